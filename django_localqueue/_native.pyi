@@ -1,0 +1,240 @@
+"""The engine's Python face: what crosses between Rust and Python.
+
+Times are integer microseconds: wall time since the epoch, unless a name says
+``boot``. Every call releases the GIL while it works or waits. Only
+``django_localqueue.backends.sqlite`` uses this module.
+"""
+
+import builtins
+from collections.abc import Sequence
+from typing import Literal, final
+
+__version__: str
+#: "release" or "debug".
+BUILD_PROFILE: str
+SQLITE_VERSION: str
+
+@final
+class ManualClock:
+    """A clock for tests that moves only when told; shared by every store opened with it."""
+
+    def __new__(cls, now: int = 1_700_000_000_000_000) -> ManualClock: ...
+    def advance(self, seconds: float) -> None:
+        """Let time pass: wall clock and boot clock, and wake waiting calls."""
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock forth or back; the boot clock, and so every lease, is unmoved."""
+
+    def reboot(self) -> None:
+        """Give the machine another boot id, for stores opened from now on."""
+
+    def now(self) -> int:
+        """Return the wall time."""
+
+@final
+class Put:
+    """What became of one message of ``Store.put``."""
+
+    id: int
+    created: bool
+    state: int
+
+@final
+class Delivery:
+    """A claimed job."""
+
+    id: int
+    job_id: str | None
+    source: int
+    payload: bytes
+    attempts: int
+    receipt: str
+    lease_expires_at: int
+    created_at: int
+    priority: int
+    group_id: str | None
+    task: str | None
+    headers: bytes | None
+    max_retries: int | None
+
+@final
+class Error:
+    error_class: str
+    message: str
+    traceback: str
+    place: str
+
+@final
+class Attempt:
+    number: int
+    worker: str
+    started_at: int
+    ended_at: int
+    outcome: str
+    error: Error | None
+
+@final
+class Record:
+    """A stored job, in any state."""
+
+    id: int
+    job_id: str | None
+    state: int
+    at: int
+    since: int
+    payload: bytes
+    attempts: int
+    max_retries: int | None
+    priority: int
+    created_at: int
+    group_id: str | None
+    task: str | None
+    headers: bytes | None
+    reason: str | None
+    error: Error | None
+    started_at: int | None
+    lease_expires_at: int | None
+    worker: str | None
+    result: bytes | None
+    cancel_requested: bool
+    cursor: tuple[int, int]
+    history: list[Attempt]
+
+@final
+class Stats:
+    ready: int
+    delayed: int
+    blocked: int
+    processing: int
+    expired: int
+    acked: int
+    failed: int
+    paused: bool
+    oldest_ready_at: int | None
+
+@final
+class Store:
+    """One SQLite file with its named queues; threads share it, and so may several queues.
+
+    One process opens a file once: the caller keeps a registry.
+    """
+
+    def __new__(
+        cls,
+        folder: str | None,
+        *,
+        durability: Literal["full", "normal"] = "full",
+        busy_timeout: float = 30.0,
+        clock: ManualClock | None = None,
+    ) -> Store:
+        """Open ``folder``/localqueue.db, making both where missing; None is a private store in memory.
+
+        Raises StoreUnavailable and its kinds, StoreBusy, StoreFull.
+        """
+
+    def put(
+        self,
+        queue: str,
+        messages: Sequence[
+            tuple[bytes, str | None, int, int, str | None, int | None, str | None, bytes | None]
+        ],
+    ) -> list[Put]:
+        """Store all messages or none.
+
+        A message is payload, job_id, delay, priority, group, max_retries, task, headers.
+        """
+
+    def put_one(self, queue: str, payload: bytes) -> int:
+        """``put`` of one message that is nothing but its payload; return its id."""
+
+    def exchange(
+        self,
+        settlements: Sequence[
+            tuple[str, int, str, str, int, int, bytes | None, tuple[str, str, str, str] | None, str]
+        ],
+        want: int,
+        sources: Sequence[tuple[str, int, int]],
+        *,
+        round_robin: bool,
+        min_priority: int,
+        worker: str,
+        timeout: float | None,
+    ) -> tuple[list[str | None], list[Delivery]]:
+        """Settle, then claim.
+
+        A settlement is queue, id, receipt, verb, delay, the queue's max_retries,
+        result, error (class, message, traceback, place), reason; its result is None
+        or why the lease was lost (expired, settled, unknown). A source is queue,
+        lease in microseconds, max_retries. ``timeout`` 0 doesn't wait, None waits
+        until there is a job or ``interrupt`` is called.
+        """
+
+    def interrupt(self) -> None: ...
+    def extend_lease(self, queue: str, id: int, receipt: str, micros: int) -> tuple[str | None, bool, int]:
+        """Return (why the lease was lost or None, cancel requested, the new wall time of its end)."""
+
+    def stats(self, queue: str) -> Stats: ...
+    def lookup(self, queue: str, id: str) -> Record | None: ...
+    def list(
+        self,
+        queue: str,
+        state: int,
+        task: str | None,
+        error_class: str | None,
+        text: str | None,
+        group: str | None,
+        reason: str | None,
+        since: int | None,
+        until: int | None,
+        ids: Sequence[str] | None,
+        limit: int,
+        after: tuple[int, int] | None,
+    ) -> tuple[list[Record], tuple[int, int] | None]: ...
+    def count(
+        self,
+        queue: str,
+        state: int,
+        task: str | None,
+        error_class: str | None,
+        text: str | None,
+        group: str | None,
+        reason: str | None,
+        since: int | None,
+        until: int | None,
+        ids: Sequence[str] | None,
+        cap: int,
+    ) -> int: ...
+    def apply(
+        self,
+        queue: str,
+        action: str,
+        state: int,
+        task: str | None,
+        error_class: str | None,
+        text: str | None,
+        group: str | None,
+        reason: str | None,
+        since: int | None,
+        until: int | None,
+        ids: Sequence[str] | None,
+        as_of: int,
+        limit: int,
+    ) -> tuple[int, int, int, bool]:
+        """Return done, changed meanwhile, not found, and whether more are left."""
+
+    def list_failed(self, queue: str, limit: int, offset: int) -> builtins.list[Record]: ...
+    def retry_failed(self, queue: str, id: str) -> bool | None:
+        """Return None where there is no such job."""
+
+    def cancel(self, queue: str, id: str) -> bool | None: ...
+    def purge(self, queue: str, finished_before: int, include_failed: bool, limit: int | None) -> int: ...
+    def reclaim(self, queue: str, max_retries: int) -> int: ...
+    def set_paused(self, queue: str, paused: bool) -> None: ...
+    def vacuum(self) -> None: ...
+    def now(self) -> int: ...
+    def close(self) -> None: ...
+
+def before_fork() -> None:
+    """Close every store's connections; they reopen by themselves. Called by os.register_at_fork."""
+
+def after_fork() -> None: ...

@@ -1,0 +1,1 @@
+"""The queues: one contract (``base``), one module for each store."""

@@ -1,0 +1,661 @@
+"""The contract that every queue keeps.
+
+This class checks arguments, serializes payloads and builds jobs; a backend
+stores. The rules of each verb are in docs/guarantees.md, their tests in
+``tests/contract/``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from django_localqueue.exceptions import (
+    Empty,
+    InvalidInput,
+    LeaseExpired,
+    LocalQueueError,
+    PayloadTooLarge,
+)
+from django_localqueue.serializers import JSONSerializer, Serializer
+from django_localqueue.types import (
+    MICROSECONDS,
+    STATES,
+    Action,
+    Applied,
+    ErrorRecord,
+    Exchange,
+    Job,
+    JobFilter,
+    JobId,
+    JobRecord,
+    NewJob,
+    Page,
+    Reason,
+    Settle,
+    Stats,
+)
+
+MAX_SECONDS = 100 * 365 * 86_400  # a century: nobody means more
+MAX_NAME = 255
+MAX_BATCH = 100_000
+HEADERS = JSONSerializer()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A checked ``NewJob``, ready to be stored: bytes, and microseconds."""
+
+    payload: bytes
+    job_id: str | None
+    delay: int
+    priority: int
+    group_id: str | None
+    max_retries: int | None
+    task: str | None
+    headers: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A checked ``Settle``: bytes, and microseconds."""
+
+    job: Job
+    verb: str
+    delay: int
+    result: bytes | None
+    error: ErrorRecord | None
+    reason: str
+
+
+class BaseQueue(ABC):
+    """A named line of jobs in a store.
+
+    Args:
+        name: the queue's name in its store, 1 to 255 characters.
+        lease_seconds: how long a delivered job belongs to its worker before it is
+            given to another; ``get`` and ``exchange`` may ask for another time.
+        max_retries: a job is delivered at most ``max_retries + 1`` times; ``put``
+            may say otherwise for its job.
+        max_payload_bytes: the largest payload that ``put`` takes, serialized.
+        retention_seconds: how long acked jobs are kept for ``prune``; None: for ever.
+        serializer: how payloads become bytes.
+
+    Raises:
+        InvalidInput: an argument is of the wrong type or out of range.
+    """
+
+    #: Queues whose ``store_key`` is equal share one store, so one claim can serve them.
+    store_key: str
+    supports_vacuum: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        name: str = "default",
+        *,
+        lease_seconds: float = 60,
+        max_retries: int = 3,
+        max_payload_bytes: int = 1 << 20,
+        retention_seconds: float | None = 86_400,
+        serializer: Serializer | None = None,
+    ) -> None:
+        self.name = text(name, "name")
+        self.lease_seconds = seconds(lease_seconds, "lease_seconds", positive=True)
+        self.max_retries = whole(max_retries, "max_retries", 0, 1_000_000)
+        self.max_payload_bytes = whole(max_payload_bytes, "max_payload_bytes", 1, 1 << 30)
+        if retention_seconds is not None:
+            seconds(retention_seconds, "retention_seconds")
+        self.retention_seconds = retention_seconds
+        self.serializer: Serializer = JSONSerializer() if serializer is None else serializer
+
+    # ---- putting
+
+    def put(
+        self,
+        data: Any,
+        job_id: str | None = None,
+        *,
+        delay: float = 0,
+        priority: int = 0,
+        group_id: str | None = None,
+        max_retries: int | None = None,
+        task: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> JobId:
+        """Store one job and return its id once it is committed.
+
+        Args:
+            data: the payload; with the default serializer anything that JSON carries.
+            job_id: an id of the caller's, unique in this queue while the job is
+                stored, in whatever state. A second put with it stores nothing.
+            delay: seconds until the job may be delivered.
+            priority: -100 to 100; higher is delivered first.
+            group_id: jobs of one group are delivered one at a time, in put order.
+            max_retries: this job's own, instead of the queue's.
+            task: dotted path of the task that the job is a call of.
+            headers: small facts about the job that travel beside its payload.
+
+        Returns:
+            The id; its ``created`` is False where ``job_id`` was there already.
+
+        Raises:
+            InvalidInput: an argument or the payload was refused.
+            NotStored: the store could not take it; nothing was stored.
+            OutcomeUnknown: only on rqlite; put again with the same ``job_id``.
+            StoredNotSynced: stored, but a power cut may lose it.
+        """
+        job = NewJob(data, job_id, delay, priority, group_id, max_retries, task, headers)
+        return self._put([self._message(job, "")])[0]
+
+    def put_many(self, jobs: Iterable[Any]) -> list[JobId]:
+        """Store all jobs or none, in one transaction; ids in the order given.
+
+        Args:
+            jobs: payloads, or ``NewJob`` where a job needs more than a payload; at
+                most 100,000.
+
+        Raises:
+            As ``put``; the message names the index of a refused job.
+        """
+        messages = [
+            self._message(job if isinstance(job, NewJob) else NewJob(job), f"job {index}: ")
+            for index, job in enumerate(jobs)
+        ]
+        if len(messages) > MAX_BATCH:
+            raise InvalidInput(
+                f"put_many was given {len(messages)} jobs, and at most {MAX_BATCH} go into one"
+                " transaction; put them in several calls."
+            )
+        return self._put(messages) if messages else []
+
+    # ---- getting
+
+    def get(
+        self,
+        block: bool = True,
+        timeout: float | None = None,
+        *,
+        min_priority: int | None = None,
+        lease_seconds: float | None = None,
+        worker: str = "",
+    ) -> Job:
+        """Take the next job, with a lease on it.
+
+        Args:
+            block: wait for a job where none is ready.
+            timeout: seconds to wait at most; None waits for ever.
+            min_priority: only jobs of at least this priority.
+            lease_seconds: the lease of this delivery, instead of the queue's.
+            worker: a name to record with the attempt.
+
+        Raises:
+            Empty: no job was ready (in time), or the queue is paused.
+            NotStored: the store could not be read or written.
+        """
+        jobs = self.get_many(
+            1,
+            block=block,
+            timeout=timeout,
+            min_priority=min_priority,
+            lease_seconds=lease_seconds,
+            worker=worker,
+        )
+        if not jobs:
+            raise Empty(f"No job is ready in the queue {self.name!r}.")
+        return jobs[0]
+
+    def get_nowait(self) -> Job:
+        """``get`` without waiting."""
+        return self.get(block=False)
+
+    def get_many(
+        self,
+        n: int,
+        *,
+        block: bool = False,
+        timeout: float | None = None,
+        min_priority: int | None = None,
+        lease_seconds: float | None = None,
+        worker: str = "",
+    ) -> list[Job]:
+        """Take up to ``n`` jobs at once, each with a receipt of its own; ``[]`` where none is ready.
+
+        With ``block`` it waits until there is at least one. Other arguments as ``get``.
+        """
+        return self.exchange(
+            (),
+            n,
+            block=block,
+            timeout=timeout,
+            min_priority=min_priority,
+            lease_seconds=lease_seconds,
+            worker=worker,
+        ).jobs
+
+    def exchange(
+        self,
+        settled: Iterable[Settle],
+        want: int,
+        *,
+        sources: Sequence[BaseQueue] | None = None,
+        round_robin: bool = False,
+        block: bool = False,
+        timeout: float | None = None,
+        min_priority: int | None = None,
+        lease_seconds: float | None = None,
+        worker: str = "",
+    ) -> Exchange:
+        """Settle jobs that are done and take up to ``want`` new ones in one transaction.
+
+        Settling comes first, so the claim sees what it freed. A lost lease is a
+        result, never an exception. Where it must wait for jobs, the settles are
+        committed before it waits.
+
+        Args:
+            settled: jobs of any queue of this store, each with its verb.
+            want: how many jobs to take at most; 0 only settles.
+            sources: the queues to take from, all of this store; default this one.
+                An earlier queue is emptied before a later one is looked at.
+            round_robin: take turns between the sources instead.
+            lease_seconds: for all jobs taken; default each source's own.
+            Other arguments as ``get``.
+
+        Raises:
+            InvalidInput: an argument was refused; nothing was settled.
+            NotStored: the store could not be written; nothing was settled.
+            StoredNotSynced: done, but a power cut may undo it.
+        """
+        settlements = [self._settlement(item) for item in settled]
+        whole(want, "want", 0, MAX_BATCH)
+        if min_priority is not None:
+            whole(min_priority, "min_priority", -100, 100)
+        if lease_seconds is not None:
+            seconds(lease_seconds, "lease_seconds", positive=True)
+        if timeout is not None:
+            seconds(timeout, "timeout")
+        queues = (self,) if sources is None else tuple(sources)
+        for queue in queues:
+            if queue.store_key != self.store_key:
+                raise InvalidInput(
+                    f"The queue {queue.name!r} is in another store than {self.name!r};"
+                    " one exchange serves the queues of one store."
+                )
+        return self._exchange(
+            settlements,
+            want,
+            queues,
+            round_robin=round_robin,
+            block=block,
+            timeout=timeout,
+            min_priority=-100 if min_priority is None else min_priority,
+            lease_seconds=lease_seconds,
+            worker=text(worker, "worker", empty=True),
+        )
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """End a waiting ``get`` or ``exchange`` on this store in this process early."""
+
+    # ---- settling
+
+    def ack(self, job: Job, result: Any = None) -> None:
+        """Record that the job is done; ``result`` is kept with it, serialized.
+
+        Raises ``LeaseExpired`` where the job's receipt is not the live one, and
+        ``NotStored`` where the store could not be written.
+        """
+        self._settle_one(Settle(job, "ack", result=result))
+
+    def nack(
+        self,
+        job: Job,
+        delay: float = 0,
+        last_error: ErrorRecord | BaseException | str | None = None,
+    ) -> None:
+        """Give the job back after a transient error, to run again after ``delay`` seconds.
+
+        Where its deliveries are used up it becomes a dead letter (``exhausted``).
+        Raises as ``ack``.
+        """
+        self._settle_one(Settle(job, "nack", delay=delay, error=last_error))
+
+    def fail(
+        self,
+        job: Job,
+        last_error: ErrorRecord | BaseException | str | None = None,
+        *,
+        reason: Reason = "failed",
+    ) -> None:
+        """Make the job a dead letter now. Raises as ``ack``."""
+        self._settle_one(Settle(job, "fail", error=last_error, reason=reason))
+
+    def release(self, job: Job) -> None:
+        """Give the job back untouched: the delivery is not counted. Raises as ``ack``."""
+        self._settle_one(Settle(job, "release"))
+
+    @abstractmethod
+    def extend_lease(self, job: Job, seconds: float) -> bool:
+        """Keep the job for at least ``seconds`` from now; a lease is never shortened.
+
+        Returns:
+            True, or False where somebody asked for the job to be cancelled: the
+            lease is extended all the same, and the worker should stop soon.
+
+        Raises:
+            LeaseExpired: the receipt is not the live one; nothing was changed.
+        """
+
+    def _settle_one(self, settle: Settle) -> None:
+        error = self.exchange((settle,), 0).results[0]
+        if error is not None:
+            raise error
+
+    # ---- looking
+
+    @abstractmethod
+    def stats(self) -> Stats:
+        """Return the counts of this queue, one consistent snapshot across processes."""
+
+    @abstractmethod
+    def lookup(self, id: str) -> JobRecord | None:
+        """Return the job with this public id, its history filled in, or None."""
+
+    def list(
+        self,
+        filter: JobFilter | None = None,
+        *,
+        limit: int = 100,
+        after: tuple[int, int] | None = None,
+    ) -> Page:
+        """Return jobs of one state, newest first (waiting and running ones: next first).
+
+        Args:
+            filter: which; default the dead letters.
+            limit: records a page, 1 to 1,000.
+            after: ``cursor`` of the record, or ``next`` of the page, to go on behind.
+        """
+        whole(limit, "limit", 1, 1_000)
+        return self._list(self._filter(filter), limit, after)
+
+    def count(self, filter: JobFilter | None = None, *, cap: int = 10_000) -> int:
+        """Return how many jobs match, counting no further than ``cap``."""
+        whole(cap, "cap", 1, 10_000_000)
+        return self._count(self._filter(filter), cap)
+
+    def list_failed(self, limit: int = 100, offset: int = 0) -> list_[JobRecord]:
+        """Return dead letters, newest first.
+
+        ``offset`` costs time in proportion; to read all of them page by key with ``list``.
+        """
+        whole(limit, "limit", 1, 100_000)
+        whole(offset, "offset", 0, 100_000_000)
+        return self._list_failed(limit, offset)
+
+    # ---- repairing
+
+    def retry_failed(self, message_id: str) -> bool:
+        """Move a dead letter back to ready, its attempts at 0 and its history kept.
+
+        Returns False where the job isn't failed (any more); then nothing changed.
+        Raises ``JobNotFound`` where there is no such job.
+        """
+        return self._retry_failed(text(str(message_id), "message_id"))
+
+    def apply(
+        self,
+        action: Action,
+        filter: JobFilter,
+        *,
+        as_of: int | None = None,
+        limit: int = 100_000,
+    ) -> Applied:
+        """Do one thing to every job that matches.
+
+        Args:
+            action: ``"retry"`` (failed to ready), ``"discard"`` (waiting to failed,
+                reason ``discarded``) or ``"purge"`` (acked or failed: remove).
+            filter: which jobs; its ``state`` must suit the action.
+            as_of: microseconds since the epoch; jobs that came into their state
+                later are left alone. Default: now.
+            limit: how many jobs at most.
+
+        Runs in many short transactions, each complete in itself.
+        """
+        suits = {
+            "retry": ("failed",),
+            "purge": ("acked", "failed"),
+            "discard": ("ready", "delayed", "blocked"),
+        }
+        if action not in suits:
+            raise InvalidInput(f"There is no action {action!r}; use one of {', '.join(suits)}.")
+        checked = self._filter(filter)
+        if checked.state not in suits[action]:
+            raise InvalidInput(
+                f"{action!r} takes jobs that are {' or '.join(suits[action])},"
+                f" and the filter asks for {checked.state!r} ones."
+            )
+        whole(limit, "limit", 1, 100_000_000)
+        return self._apply(action, checked, self.now() if as_of is None else as_of, limit)
+
+    def cancel(self, id: str) -> bool:
+        """Make a waiting job a dead letter (``cancelled``), or ask a running one to stop.
+
+        Returns True where the job was or will be cancelled, False where it had
+        already finished. A running job hears of it when its lease is next extended.
+        Raises ``JobNotFound``.
+        """
+        return self._cancel(text(str(id), "id"))
+
+    def purge(self, older_than: float, include_failed: bool = False) -> int:
+        """Remove jobs that finished more than ``older_than`` seconds ago; return how many.
+
+        Acked jobs, and failed ones only if asked; nothing that is waiting or running.
+        """
+        seconds(older_than, "older_than")
+        return self._purge(older_than, include_failed)
+
+    def prune(self, limit: int = 1_000) -> int:
+        """Remove up to ``limit`` acked jobs that are past the queue's retention; return how many."""
+        whole(limit, "limit", 1, 1_000_000)
+        return 0 if self.retention_seconds is None else self._prune(limit)
+
+    @abstractmethod
+    def reclaim_expired_leases(self) -> int:
+        """Give back every job whose lease has run out; return how many.
+
+        Claims do this by themselves, some at a time.
+        """
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Deliver nothing until ``resume``, in every process; ``put`` goes on."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Deliver again."""
+
+    @abstractmethod
+    def vacuum(self) -> None:
+        """Give unused space back to the disk. Locks the whole store while it runs."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the queue; using it afterwards raises ``QueueClosed``. Waiting calls end."""
+
+    def now(self) -> int:
+        """The store's wall time, microseconds since the epoch."""
+        return time.time_ns() // 1_000
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} in {self.store_key}>"
+
+    # ---- what a backend does
+
+    @abstractmethod
+    def _put(self, messages: list_[Message]) -> list_[JobId]: ...
+
+    @abstractmethod
+    def _exchange(
+        self,
+        settlements: list_[Settlement],
+        want: int,
+        sources: tuple[BaseQueue, ...],
+        *,
+        round_robin: bool,
+        block: bool,
+        timeout: float | None,
+        min_priority: int,
+        lease_seconds: float | None,
+        worker: str,
+    ) -> Exchange: ...
+
+    @abstractmethod
+    def _list(self, filter: JobFilter, limit: int, after: tuple[int, int] | None) -> Page: ...
+
+    @abstractmethod
+    def _count(self, filter: JobFilter, cap: int) -> int: ...
+
+    @abstractmethod
+    def _list_failed(self, limit: int, offset: int) -> list_[JobRecord]: ...
+
+    @abstractmethod
+    def _retry_failed(self, id: str) -> bool: ...
+
+    @abstractmethod
+    def _apply(self, action: Action, filter: JobFilter, as_of: int, limit: int) -> Applied: ...
+
+    @abstractmethod
+    def _cancel(self, id: str) -> bool: ...
+
+    @abstractmethod
+    def _purge(self, older_than: float, include_failed: bool) -> int: ...
+
+    @abstractmethod
+    def _prune(self, limit: int) -> int: ...
+
+    # ---- checks
+
+    def _message(self, job: NewJob, where: str) -> Message:
+        try:
+            payload = self.serializer.dumps(job.data)
+            if len(payload) > self.max_payload_bytes:
+                raise PayloadTooLarge(
+                    f"The payload has {len(payload)} bytes and the queue {self.name!r} takes at most"
+                    f" {self.max_payload_bytes}; store the data elsewhere and put a reference to it,"
+                    " or raise max_payload_bytes."
+                )
+            headers = job.headers
+            return Message(
+                payload,
+                None if job.job_id is None else text(job.job_id, "job_id"),
+                microseconds(job.delay, "delay") if job.delay else 0,
+                whole(job.priority, "priority", -100, 100),
+                None if job.group_id is None else text(job.group_id, "group_id"),
+                None
+                if job.max_retries is None
+                else whole(job.max_retries, "max_retries", 0, 1_000_000),
+                None if job.task is None else text(job.task, "task", limit=1_000),
+                HEADERS.dumps(dict(headers)) if headers else None,
+            )
+        except InvalidInput as error:
+            if where:
+                raise type(error)(where + str(error)) from None
+            raise
+
+    def _settlement(self, settle: Settle) -> Settlement:
+        job = settle.job
+        if not isinstance(job, Job):
+            raise InvalidInput(
+                f"A claimed job is needed, as get() returns it, and this is {job!r}: only its"
+                " receipt gives the right to settle it."
+            )
+        if job.queue.store_key != self.store_key:
+            raise LeaseExpired(f"The job {job.id} was not claimed from this store.", "unknown")
+        result = None
+        if settle.verb == "ack" and settle.result is not None:
+            result = self.serializer.dumps(settle.result)
+            if len(result) > self.max_payload_bytes:
+                raise PayloadTooLarge(
+                    f"The result has {len(result)} bytes, and at most {self.max_payload_bytes} are"
+                    " kept; store it elsewhere and return a reference to it."
+                )
+        return Settlement(
+            job,
+            settle.verb,
+            microseconds(settle.delay, "delay") if settle.delay else 0,
+            result,
+            ErrorRecord.of(settle.error),
+            settle.reason,
+        )
+
+    def _filter(self, filter: JobFilter | None) -> JobFilter:
+        filter = JobFilter() if filter is None else filter
+        if filter.state not in STATES:
+            raise InvalidInput(f"There is no state {filter.state!r}; use one of {', '.join(STATES)}.")
+        return filter
+
+
+list_ = list  # the method named list hides the type below it in the class body
+
+
+def text(value: object, name: str, *, limit: int = MAX_NAME, empty: bool = False) -> str:
+    """Return ``value`` if it is storable text; raises ``InvalidInput`` naming ``name``."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} must be text, and it is {value!r}.")
+    if not value and not empty:
+        raise InvalidInput(f"{name} is empty; give it at least one character.")
+    if len(value) > limit:
+        raise InvalidInput(f"{name} has {len(value)} characters, and at most {limit} are allowed.")
+    if "\x00" in value:
+        raise InvalidInput(f"{name} contains a NUL character; leave it out.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"{name} contains a lone surrogate, which UTF-8 can't carry; replace it."
+        ) from None
+    return value
+
+
+def whole(value: object, name: str, low: int, high: int) -> int:
+    """Return ``value`` if it is a whole number in range; raises ``InvalidInput``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"{name} must be a whole number, and it is {value!r}.")
+    if not low <= value <= high:
+        raise InvalidInput(f"{name} must be from {low} to {high}, and it is {value}.")
+    return value
+
+
+def seconds(value: object, name: str, *, positive: bool = False) -> float:
+    """Return ``value`` if it is a sane number of seconds; raises ``InvalidInput``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(f"{name} must be a number of seconds, and it is {value!r}.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(f"{name} must be a finite number of seconds, and it is {value!r}.")
+    if value < 0 or (positive and value < 0.001):
+        least = "at least 0.001" if positive else "0 or more"
+        raise InvalidInput(f"{name} must be {least} seconds, and it is {value}.")
+    if value > MAX_SECONDS:
+        raise InvalidInput(f"{name} is {value} seconds, and at most {MAX_SECONDS} are allowed.")
+    return value
+
+
+def microseconds(value: object, name: str, *, positive: bool = False) -> int:
+    """``seconds`` as whole microseconds."""
+    return round(seconds(value, name, positive=positive) * MICROSECONDS)

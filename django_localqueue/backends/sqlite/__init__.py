@@ -1,0 +1,7 @@
+"""The queue in one SQLite file, on the native engine: the only package that imports it."""
+
+from __future__ import annotations
+
+from django_localqueue.backends.sqlite.queue import SimpleQueue, SQLiteQueue
+
+__all__ = ["SQLiteQueue", "SimpleQueue"]

@@ -1,0 +1,526 @@
+"""The queue in one SQLite file, on the native engine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from django_localqueue import _native
+from django_localqueue.backends.base import (
+    HEADERS,
+    BaseQueue,
+    Message,
+    Settlement,
+    microseconds,
+    seconds,
+)
+from django_localqueue.backends.sqlite import stores
+from django_localqueue.backends.sqlite.records import job_record, native_error, native_filter
+from django_localqueue.exceptions import (
+    Empty,
+    InvalidInput,
+    JobNotFound,
+    LeaseExpired,
+    LeaseLoss,
+    LocalQueueError,
+    QueueClosed,
+    UndecodablePayload,
+)
+from django_localqueue.serializers import Serializer
+from django_localqueue.types import (
+    MICROSECONDS,
+    STATES,
+    Action,
+    Applied,
+    ErrorRecord,
+    Exchange,
+    Job,
+    JobFilter,
+    JobId,
+    JobRecord,
+    Page,
+    Settle,
+    Stats,
+)
+
+_LOSSES: dict[str, str] = {
+    "expired": "its lease ran out: the job runs again, or will",
+    "settled": "it was already acked, nacked, failed or released",
+    "unknown": "no job has this receipt; it was purged, or is of another store",
+}
+
+
+class SQLiteQueue(BaseQueue):
+    """A queue in a SQLite file on a local disk; several names may share one file.
+
+    Threads may share it, other processes may open the same folder, and a forked
+    child may go on using it: it opens the file anew.
+
+    Args:
+        path: the folder of the store, made where missing (its parent must be there);
+            the file in it is ``localqueue.db``. ``":memory:"`` is a store of this
+            queue's own that lives as long as it is open; queues of this process with
+            the same ``":memory:<any text>"`` share one.
+        name: as ``BaseQueue``; so are ``lease_seconds``, ``max_retries``,
+            ``max_payload_bytes``, ``retention_seconds`` and ``serializer``.
+        durability: when ``put`` and the others return. ``"full"``: once the disk has
+            it, so it survives a power cut; ``"normal"``: once it is committed, so it
+            survives the process.
+        busy_timeout: seconds to wait for the store's write lock, then ``StoreBusy``.
+        clock: a test's clock instead of the machine's.
+        lazy: open the store when it is first used instead of now.
+
+    Raises:
+        InvalidInput: an argument was refused, or the store is open in this process
+            with another durability, busy_timeout or clock.
+        StoreUnavailable: the folder or file can't be used; its subclasses say more.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        name: str = "default",
+        *,
+        lease_seconds: float = 60,
+        max_retries: int = 3,
+        durability: str = "full",
+        busy_timeout: float = 30,
+        max_payload_bytes: int = 1 << 20,
+        retention_seconds: float | None = 86_400,
+        serializer: Serializer | None = None,
+        clock: _native.ManualClock | None = None,
+        lazy: bool = False,
+    ) -> None:
+        super().__init__(
+            name,
+            lease_seconds=lease_seconds,
+            max_retries=max_retries,
+            max_payload_bytes=max_payload_bytes,
+            retention_seconds=retention_seconds,
+            serializer=serializer,
+        )
+        if durability not in ("full", "normal"):
+            raise InvalidInput(f"durability must be 'full' or 'normal', and it is {durability!r}.")
+        self.durability = durability
+        self._options = stores.StoreOptions(
+            durability, float(seconds(busy_timeout, "busy_timeout")), clock
+        )
+        self._address = stores.address(path)
+        self.store_key = self._address.key
+        self._source = (self.name, round(self.lease_seconds * MICROSECONDS), self.max_retries)
+        self._sources = (self._source,)
+        self._closed = False
+        self._shared: stores.SharedStore | None = None
+        self._store: _native.Store | None = None  # that of _shared, one step nearer
+        if not lazy:
+            self._join()
+
+    # ---- the store
+
+    def _join(self) -> stores.SharedStore:
+        """Return the store, opened anew in a forked child."""
+        if self._closed:
+            raise QueueClosed(
+                f"The queue {self.name!r} in {self.store_key} was closed; open it again."
+            )
+        with stores.lock:
+            if self._shared is None:
+                shared = stores.join(self, self._address, self._options)
+                self._store = shared.store
+                self._shared = shared
+            return self._shared
+
+    def _open(self) -> _native.Store:
+        return self._join().store
+
+    def _forget_store(self) -> None:
+        self._shared = None
+        self._store = None
+
+    def close(self) -> None:
+        with stores.lock:
+            self._closed = True
+            shared = self._shared
+            self._forget_store()
+            if shared is not None:
+                stores.leave(self, shared)
+
+    def interrupt(self) -> None:
+        shared = self._shared
+        if shared is not None:
+            shared.interrupts += 1
+            shared.store.interrupt()
+
+    def now(self) -> int:
+        return (self._store or self._open()).now()
+
+    # ---- putting
+
+    def put(
+        self,
+        data: Any,
+        job_id: str | None = None,
+        *,
+        delay: float = 0,
+        priority: int = 0,
+        group_id: str | None = None,
+        max_retries: int | None = None,
+        task: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> JobId:
+        if (
+            job_id is None
+            and group_id is None
+            and max_retries is None
+            and task is None
+            and not headers
+            and not delay
+            and type(priority) is int
+            and priority == 0
+        ):
+            payload = self.serializer.dumps(data)
+            if len(payload) <= self.max_payload_bytes:
+                return JobId(str((self._store or self._open()).put_one(self.name, payload)))
+        return super().put(
+            data,
+            job_id,
+            delay=delay,
+            priority=priority,
+            group_id=group_id,
+            max_retries=max_retries,
+            task=task,
+            headers=headers,
+        )
+
+    def _put(self, messages: list[Message]) -> list[JobId]:
+        stored = (self._store or self._open()).put(
+            self.name,
+            [
+                (
+                    message.payload,
+                    message.job_id,
+                    message.delay,
+                    message.priority,
+                    message.group_id,
+                    message.max_retries,
+                    message.task,
+                    message.headers,
+                )
+                for message in messages
+            ],
+        )
+        return [
+            JobId(
+                str(put.id) if message.job_id is None else message.job_id,
+                put.created,
+                STATES[put.state],
+            )
+            for message, put in zip(messages, stored, strict=True)
+        ]
+
+    # ---- getting
+
+    def get(
+        self,
+        block: bool = True,
+        timeout: float | None = None,
+        *,
+        min_priority: int | None = None,
+        lease_seconds: float | None = None,
+        worker: str = "",
+    ) -> Job:
+        if min_priority is not None or lease_seconds is not None or worker:
+            return super().get(
+                block,
+                timeout,
+                min_priority=min_priority,
+                lease_seconds=lease_seconds,
+                worker=worker,
+            )
+        if timeout is not None:
+            seconds(timeout, "timeout")
+        _, jobs = self._claim((), 1, (self,), self._sources, False, -100, "", block, timeout)
+        if not jobs:
+            raise Empty(f"No job is ready in the queue {self.name!r}.")
+        return jobs[0]
+
+    def _exchange(
+        self,
+        settlements: list[Settlement],
+        want: int,
+        sources: tuple[BaseQueue, ...],
+        *,
+        round_robin: bool,
+        block: bool,
+        timeout: float | None,
+        min_priority: int,
+        lease_seconds: float | None,
+        worker: str,
+    ) -> Exchange:
+        queues = cast("tuple[SQLiteQueue, ...]", sources)
+        if lease_seconds is None:
+            claims = tuple(queue._source for queue in queues)
+        else:
+            lease = microseconds(lease_seconds, "lease_seconds")
+            claims = tuple((queue.name, lease, queue.max_retries) for queue in queues)
+        losses, jobs = self._claim(
+            [_native_settlement(item) for item in settlements],
+            want,
+            queues,
+            claims,
+            round_robin,
+            min_priority,
+            worker,
+            block,
+            timeout,
+        )
+        return Exchange(
+            [
+                None if loss is None else _lost(item.job, loss)
+                for item, loss in zip(settlements, losses, strict=True)
+            ],
+            jobs,
+        )
+
+    def _claim(
+        self,
+        settlements: Sequence[Any],
+        want: int,
+        queues: tuple[SQLiteQueue, ...],
+        claims: Sequence[tuple[str, int, int]],
+        round_robin: bool,
+        min_priority: int,
+        worker: str,
+        block: bool,
+        timeout: float | None,
+    ) -> tuple[Sequence[str | None], list[Job]]:
+        """Settle and claim; where a wait ends with nothing for this caller, wait on.
+
+        That is so where every job claimed was undecodable (they are dead letters
+        then), and where another queue of the store was closed, which wakes all.
+        """
+        shared = self._shared or self._join()
+        store = shared.store
+        if not block:
+            timeout = 0.0
+        deadline = None if not timeout else time.monotonic() + timeout
+        interrupts, departures = shared.interrupts, shared.departures
+        settled = bool(settlements)
+        losses: Sequence[str | None] | None = None
+        while True:
+            results, deliveries = store.exchange(
+                settlements,
+                want,
+                claims,
+                round_robin=round_robin,
+                min_priority=min_priority,
+                worker=worker,
+                timeout=timeout,
+            )
+            if losses is None:
+                losses = results
+            jobs: list[Job] = []
+            bad: list[Any] = []
+            for delivery in deliveries:
+                queue = queues[delivery.source]
+                try:
+                    jobs.append(queue._job(delivery))
+                except Exception as error:
+                    bad.append(queue._undecodable(delivery, error))
+            if jobs or not want:
+                if bad:
+                    # Where this fails their leases run out, and they are met again.
+                    with contextlib.suppress(LocalQueueError):
+                        self._claim(bad, 0, (), (), False, -100, worker, False, None)
+                return losses, jobs
+            if not bad and shared.departures == departures:
+                return losses, jobs
+            departures = shared.departures
+            if self._closed and not settled:
+                self._join()  # raises QueueClosed, which must not hide that something was settled
+            if self._closed or shared.interrupts != interrupts:
+                timeout = 0.0
+            elif deadline is not None:
+                timeout = max(0.0, deadline - time.monotonic())
+            settlements = bad
+
+    def _job(self, delivery: _native.Delivery) -> Job:
+        headers = delivery.headers
+        job_id = delivery.job_id
+        return Job(
+            self,
+            id=str(delivery.id) if job_id is None else job_id,
+            key=delivery.id,
+            data=self.serializer.loads(delivery.payload),
+            attempts=delivery.attempts,
+            receipt=delivery.receipt,
+            lease_expires_at=delivery.lease_expires_at,
+            created_at=delivery.created_at,
+            priority=delivery.priority,
+            group_id=delivery.group_id,
+            task=delivery.task,
+            headers=None if headers is None else HEADERS.loads(headers),
+            max_retries=delivery.max_retries,
+        )
+
+    def _undecodable(self, delivery: _native.Delivery, error: Exception) -> tuple[Any, ...]:
+        if not isinstance(error, UndecodablePayload):
+            wrapped = UndecodablePayload(f"The payload can't be decoded: {error!r}.")
+            error = wrapped.with_traceback(error.__traceback__)
+        return (
+            self.name,
+            delivery.id,
+            delivery.receipt,
+            "fail",
+            0,
+            self.max_retries,
+            None,
+            native_error(ErrorRecord.of(error)),
+            "undecodable",
+        )
+
+    # ---- settling
+
+    def ack(self, job: Job, result: Any = None) -> None:
+        if result is not None or type(job) is not Job or job.queue.store_key != self.store_key:
+            self._settle_one(Settle(job, "ack", result=result))
+            return
+        losses, _ = (self._store or self._open()).exchange(
+            (
+                (
+                    job.queue.name,
+                    job.key,
+                    job.receipt,
+                    "ack",
+                    0,
+                    self.max_retries,
+                    None,
+                    None,
+                    "failed",
+                ),
+            ),
+            0,
+            (),
+            round_robin=False,
+            min_priority=-100,
+            worker="",
+            timeout=0.0,
+        )
+        if losses[0] is not None:
+            raise _lost(job, losses[0])
+
+    def extend_lease(self, job: Job, seconds: float) -> bool:
+        self._settlement(Settle(job, "release"))  # checks that it is a job of this store
+        lost, cancelled, ends_at = (self._store or self._open()).extend_lease(
+            job.queue.name, job.key, job.receipt, microseconds(seconds, "seconds", positive=True)
+        )
+        if lost is not None:
+            raise _lost(job, lost)
+        job.lease_expires_at = ends_at
+        return not cancelled
+
+    # ---- looking
+
+    def stats(self) -> Stats:
+        stats = (self._store or self._open()).stats(self.name)
+        return Stats(
+            stats.ready,
+            stats.delayed,
+            stats.blocked,
+            stats.processing,
+            stats.expired,
+            stats.acked,
+            stats.failed,
+            stats.paused,
+            stats.oldest_ready_at,
+        )
+
+    def lookup(self, id: str) -> JobRecord | None:
+        record = (self._store or self._open()).lookup(self.name, str(id))
+        return None if record is None else job_record(self.name, record)
+
+    def _list(self, filter: JobFilter, limit: int, after: tuple[int, int] | None) -> Page:
+        records, cursor = (self._store or self._open()).list(
+            self.name, *native_filter(filter), limit, after
+        )
+        return Page([job_record(self.name, record) for record in records], cursor)
+
+    def _count(self, filter: JobFilter, cap: int) -> int:
+        return (self._store or self._open()).count(self.name, *native_filter(filter), cap)
+
+    def _list_failed(self, limit: int, offset: int) -> list[JobRecord]:
+        records = (self._store or self._open()).list_failed(self.name, limit, offset)
+        return [job_record(self.name, record) for record in records]
+
+    # ---- repairing
+
+    def _retry_failed(self, id: str) -> bool:
+        return self._known((self._store or self._open()).retry_failed(self.name, id), id)
+
+    def _cancel(self, id: str) -> bool:
+        return self._known((self._store or self._open()).cancel(self.name, id), id)
+
+    def _known(self, done: bool | None, id: str) -> bool:
+        if done is None:
+            raise JobNotFound(f"The queue {self.name!r} has no job {id!r}.")
+        return done
+
+    def _apply(self, action: Action, filter: JobFilter, as_of: int, limit: int) -> Applied:
+        return Applied(
+            *(self._store or self._open()).apply(
+                self.name, action, *native_filter(filter), as_of, limit
+            )
+        )
+
+    def _purge(self, older_than: float, include_failed: bool) -> int:
+        return self._purge_before(older_than, include_failed, None)
+
+    def _prune(self, limit: int) -> int:
+        return self._purge_before(cast("float", self.retention_seconds), False, limit)
+
+    def _purge_before(self, older_than: float, include_failed: bool, limit: int | None) -> int:
+        store = self._store or self._open()
+        before = store.now() - microseconds(older_than, "older_than")
+        return store.purge(self.name, before, include_failed, limit)
+
+    def reclaim_expired_leases(self) -> int:
+        return (self._store or self._open()).reclaim(self.name, self.max_retries)
+
+    def pause(self) -> None:
+        (self._store or self._open()).set_paused(self.name, True)
+
+    def resume(self) -> None:
+        (self._store or self._open()).set_paused(self.name, False)
+
+    def vacuum(self) -> None:
+        (self._store or self._open()).vacuum()
+
+
+def _lost(job: Job, loss: str) -> LeaseExpired:
+    return LeaseExpired(
+        f"The receipt of the job {job.id} is not live any more: {_LOSSES[loss]}. Nothing was"
+        " changed.",
+        cast("LeaseLoss", loss),
+    )
+
+
+def _native_settlement(item: Settlement) -> tuple[Any, ...]:
+    job = item.job
+    queue = job.queue
+    return (
+        queue.name,
+        job.key,
+        job.receipt,
+        item.verb,
+        item.delay,
+        queue.max_retries,
+        item.result,
+        native_error(item.error),
+        item.reason,
+    )
+
+
+SimpleQueue = SQLiteQueue

@@ -1,0 +1,95 @@
+"""Between the engine's records and those of ``django_localqueue.types``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from django_localqueue.backends.base import HEADERS
+from django_localqueue.types import STATES, Attempt, ErrorRecord, JobFilter, JobRecord, Reason
+
+if TYPE_CHECKING:
+    from django_localqueue import _native
+
+READY, DELAYED, BLOCKED, _PROCESSING, ACKED, FAILED = range(len(STATES))
+
+
+def job_record(queue: str, record: _native.Record) -> JobRecord:
+    """Return the engine's record of a job of the queue named ``queue``."""
+    state, at = record.state, record.at
+    return JobRecord(
+        id=str(record.id) if record.job_id is None else record.job_id,
+        queue=queue,
+        state=STATES[state],
+        payload=record.payload,
+        cursor=record.cursor,
+        created_at=record.created_at,
+        attempts=record.attempts,
+        max_retries=record.max_retries,
+        priority=record.priority,
+        job_id=record.job_id,
+        group_id=record.group_id,
+        task=record.task,
+        headers={} if record.headers is None else HEADERS.loads(record.headers),
+        reason=cast("Reason | None", record.reason),
+        error=_error(record.error),
+        waiting_since=record.since if state == READY else at if state == BLOCKED else None,
+        due_at=at if state == DELAYED else None,
+        started_at=record.started_at,
+        lease_expires_at=record.lease_expires_at,
+        finished_at=at if state in (ACKED, FAILED) else None,
+        worker=record.worker,
+        result=record.result,
+        cancel_requested=record.cancel_requested,
+        history=tuple(
+            Attempt(
+                attempt.number,
+                attempt.worker,
+                attempt.started_at,
+                attempt.ended_at,
+                attempt.outcome,
+                _error(attempt.error),
+            )
+            for attempt in record.history
+        ),
+    )
+
+
+def _error(error: _native.Error | None) -> ErrorRecord | None:
+    if error is None:
+        return None
+    return ErrorRecord(error.error_class, error.message, error.traceback, error.place)
+
+
+def native_error(error: ErrorRecord | None) -> tuple[str, str, str, str] | None:
+    """Return the error as the engine takes it."""
+    if error is None:
+        return None
+    return error.error_class, error.message, error.traceback, error.place
+
+
+NativeFilter = tuple[
+    int,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    int | None,
+    int | None,
+    tuple[str, ...] | None,
+]
+
+
+def native_filter(filter: JobFilter) -> NativeFilter:
+    """Return the filter as the arguments that the engine's verbs have in common."""
+    return (
+        STATES.index(filter.state),
+        filter.task,
+        filter.error_class,
+        filter.text,
+        filter.group_id,
+        filter.reason,
+        filter.since,
+        filter.until,
+        filter.ids,
+    )

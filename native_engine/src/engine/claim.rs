@@ -1,0 +1,235 @@
+//! Taking jobs: promote what is due, let lapsed leases go, then pick the head of the index.
+
+use rusqlite::Connection;
+
+use super::error::Result;
+use super::records::{Claim, Delivery, Source, Verb};
+use super::settle::{Delivered, LAPSES, bury, lapse};
+use super::store::{Patience, Store, Write};
+
+/// Due jobs that one claim promotes.
+const PROMOTIONS: usize = 64;
+
+/// When there may be something to claim.
+#[derive(Debug, Default)]
+pub(super) struct Outlook {
+    /// Now.
+    pub(super) ready: bool,
+    /// At this wall time.
+    pub(super) due: Option<i64>,
+    /// At this boot time.
+    pub(super) lapse: Option<i64>,
+}
+
+/// Claims up to `claim.want` jobs; `turn` is where taking turns goes on.
+pub(super) fn claim(
+    write: &mut Write,
+    claim: &Claim,
+    turn: usize,
+) -> rusqlite::Result<(Vec<Delivery>, usize)> {
+    let mut jobs = Vec::new();
+    let mut open = Vec::new();
+    for (index, source) in claim.sources.iter().enumerate() {
+        if let Some(queue) = unpaused(write, &source.queue)? {
+            promote(write, queue)?;
+            lapse(write, queue, source.max_retries, LAPSES)?;
+            open.push((index, queue));
+        }
+    }
+    if !claim.round_robin || open.len() < 2 {
+        for (index, queue) in open {
+            let want = claim.want - jobs.len();
+            take(write, claim, index, queue, want, &mut jobs)?;
+        }
+        return Ok((jobs, turn));
+    }
+    let mut next = open.iter().position(|(index, _)| *index >= turn).unwrap_or(0);
+    let mut last = turn;
+    while !open.is_empty() && jobs.len() < claim.want {
+        next %= open.len();
+        let (index, queue) = open[next];
+        if take(write, claim, index, queue, 1, &mut jobs)? == 0 {
+            open.remove(next);
+        } else {
+            last = index + 1;
+            next += 1;
+        }
+    }
+    Ok((jobs, last))
+}
+
+fn unpaused(write: &mut Write, name: &str) -> rusqlite::Result<Option<i64>> {
+    let Some(queue) = write.known_queue(name)? else { return Ok(None) };
+    let paused: bool = write
+        .db()
+        .prepare_cached("SELECT paused FROM queues WHERE id = ?1")?
+        .query_row([queue], |row| row.get(0))?;
+    Ok((!paused).then_some(queue))
+}
+
+/// Makes due jobs ready, the longest due first.
+fn promote(write: &mut Write, queue: i64) -> rusqlite::Result<()> {
+    let due = write
+        .db()
+        .prepare_cached(
+            "SELECT id FROM messages INDEXED BY m_due
+             WHERE queue = ?1 AND state = 1 AND at <= ?2 ORDER BY at, id LIMIT ?3",
+        )?
+        .query_map((queue, write.now, PROMOTIONS), |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    for id in due {
+        write
+            .db()
+            .prepare_cached("UPDATE messages SET state = 0, since = max(since, at) WHERE id = ?1")?
+            .execute([id])?;
+    }
+    Ok(())
+}
+
+/// Takes up to `want` ready jobs of one queue; returns how many.
+fn take(
+    write: &mut Write,
+    claim: &Claim,
+    index: usize,
+    queue: i64,
+    want: usize,
+    jobs: &mut Vec<Delivery>,
+) -> rusqlite::Result<usize> {
+    let source = &claim.sources[index];
+    let mut taken = 0;
+    while taken < want {
+        let picked = pick(write.db(), queue, claim.min_priority, want - taken, index)?;
+        if picked.is_empty() {
+            break;
+        }
+        for mut job in picked {
+            // The limit may have been lowered since the job was last given back.
+            if job.attempts > job.max_retries.unwrap_or(source.max_retries) {
+                if let Some(job) = Delivered::load(write.db(), job.id)? {
+                    bury(write, &job, Verb::Lapse, "exhausted", None)?;
+                }
+                continue;
+            }
+            hand_out(write, &mut job, source, claim.worker)?;
+            jobs.push(job);
+            taken += 1;
+        }
+    }
+    Ok(taken)
+}
+
+fn pick(
+    db: &Connection,
+    queue: i64,
+    min_priority: i64,
+    limit: usize,
+    source: usize,
+) -> rusqlite::Result<Vec<Delivery>> {
+    db.prepare_cached(
+        "SELECT id, job_id, attempts, max_retries, prio, grp, task, created, headers, payload
+         FROM messages INDEXED BY m_ready
+         WHERE queue = ?1 AND state = 0 AND prio >= ?2 ORDER BY prio DESC, since, id LIMIT ?3",
+    )?
+    .query_map((queue, min_priority, limit), |row| {
+        Ok(Delivery {
+            id: row.get(0)?,
+            job_id: row.get(1)?,
+            source,
+            attempts: row.get(2)?,
+            max_retries: row.get(3)?,
+            priority: row.get(4)?,
+            group: row.get(5)?,
+            task: row.get(6)?,
+            created_at: row.get(7)?,
+            headers: row.get(8)?,
+            payload: row.get(9)?,
+            receipt: 0,
+            lease_expires_at: 0,
+        })
+    })?
+    .collect()
+}
+
+fn hand_out(
+    write: &mut Write,
+    job: &mut Delivery,
+    source: &Source,
+    worker: &str,
+) -> rusqlite::Result<()> {
+    job.receipt = next_receipt(&mut write.writer.random);
+    job.attempts += 1;
+    job.lease_expires_at = write.now.saturating_add(source.lease);
+    // A group's turn is noted in its job's `since`; a plain job keeps its place.
+    let turn = if job.group.is_some() { Some(write.stamp()?) } else { None };
+    write
+        .db()
+        .prepare_cached(
+            "UPDATE messages SET state = 3, at = ?2, attempts = ?3, prev_receipt = receipt,
+               prev_verb = verb, receipt = ?4, verb = NULL, started = ?5, worker = ?6,
+               since = coalesce(?7, since) WHERE id = ?1",
+        )?
+        .execute((
+            job.id,
+            write.boot.saturating_add(source.lease),
+            job.attempts,
+            job.receipt,
+            write.now,
+            worker,
+            turn,
+        ))?;
+    Ok(())
+}
+
+/// The next number of a splitmix64 sequence (Steele, Lea, Flood 2014), positive.
+fn next_receipt(state: &mut u64) -> i64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    i64::try_from((z ^ (z >> 31)) >> 1).unwrap_or(i64::MAX)
+}
+
+impl Store {
+    /// Looks, without locking anything, whether and when there is something to claim.
+    pub(super) fn outlook(&self, claim: &Claim, patience: &dyn Patience) -> Result<Outlook> {
+        self.read(patience, |db| {
+            let mut outlook = Outlook::default();
+            for source in claim.sources {
+                let known = db
+                    .prepare_cached("SELECT id FROM queues WHERE name = ?1 AND paused = 0")?
+                    .query_map([&source.queue], |row| row.get(0))?
+                    .next()
+                    .transpose()?;
+                if let Some(queue) = known {
+                    look(db, queue, claim.min_priority, &mut outlook)?;
+                }
+            }
+            let (now, boot) = (self.clock.wall(), self.clock.boot());
+            outlook.ready |= outlook.due.is_some_and(|at| at <= now)
+                || outlook.lapse.is_some_and(|at| at <= boot);
+            Ok(outlook)
+        })
+    }
+}
+
+fn look(db: &Connection, queue: i64, floor: i64, outlook: &mut Outlook) -> rusqlite::Result<()> {
+    outlook.ready |= db
+        .prepare_cached(
+            "SELECT 1 FROM messages INDEXED BY m_ready
+             WHERE queue = ?1 AND state = 0 AND prio >= ?2 LIMIT 1",
+        )?
+        .exists((queue, floor))?;
+    let first = |sql: &str| -> rusqlite::Result<Option<i64>> {
+        db.prepare_cached(sql)?.query_map([queue], |row| row.get(0))?.next().transpose()
+    };
+    let due = first(
+        "SELECT at FROM messages INDEXED BY m_due WHERE queue = ?1 AND state = 1 ORDER BY at LIMIT 1",
+    )?;
+    let lapse = first(
+        "SELECT at FROM messages INDEXED BY m_lease WHERE queue = ?1 AND state = 3 ORDER BY at LIMIT 1",
+    )?;
+    let earlier = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
+    outlook.due = earlier(outlook.due, due);
+    outlook.lapse = earlier(outlook.lapse, lapse);
+    Ok(())
+}

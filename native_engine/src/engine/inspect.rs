@@ -1,0 +1,228 @@
+//! Looking without changing anything.
+
+use rusqlite::Connection;
+
+use super::error::Result;
+use super::records::{Attempt, Failure, Filter, Record, State, Stats};
+use super::scan::{Found, SCAN, Times, find_id, load, record, record_matches, walk};
+use super::store::{Patience, Store, queue_id};
+
+impl Store {
+    pub(super) fn times(&self) -> Times {
+        Times { now: self.clock.wall(), boot: self.clock.boot() }
+    }
+
+    /// The counts of a queue, of one moment.
+    pub fn stats(&self, queue: &str, patience: &dyn Patience) -> Result<Stats> {
+        let times = self.times();
+        self.read(patience, |db| match queue_id(db, queue)? {
+            Some(queue) => stats(db, queue, times),
+            None => Ok(Stats::default()),
+        })
+    }
+
+    /// The job with this public id, with its history.
+    pub fn lookup(&self, queue: &str, id: &str, patience: &dyn Patience) -> Result<Option<Record>> {
+        let times = self.times();
+        self.read(patience, |db| {
+            let Some(queue) = queue_id(db, queue)? else { return Ok(None) };
+            let Some(id) = find_id(db, queue, id)? else { return Ok(None) };
+            let Some(mut record) = load(db, id, times)? else { return Ok(None) };
+            record.history = history(db, &record)?;
+            Ok(Some(record))
+        })
+    }
+
+    /// Matching jobs in the order of their state, and where to go on.
+    ///
+    /// A page can be short and still have a next one, where matches are rare.
+    pub fn list(
+        &self,
+        queue: &str,
+        filter: &Filter,
+        limit: usize,
+        after: Option<(i64, i64)>,
+        patience: &dyn Patience,
+    ) -> Result<(Vec<Record>, Option<(i64, i64)>)> {
+        let times = self.times();
+        self.read(patience, |db| {
+            let Some(queue) = queue_id(db, queue)? else { return Ok((Vec::new(), None)) };
+            if let Some(ids) = &filter.ids {
+                return Ok((by_ids(db, queue, ids, filter, times)?, None));
+            }
+            let Found { items, next } =
+                walk(db, queue, filter, after, (limit, SCAN), |row| record(row, times))?;
+            Ok((items, next))
+        })
+    }
+
+    /// How many jobs match, counting no further than `cap`.
+    pub fn count(
+        &self,
+        queue: &str,
+        filter: &Filter,
+        cap: usize,
+        patience: &dyn Patience,
+    ) -> Result<usize> {
+        let times = self.times();
+        self.read(patience, |db| {
+            let Some(queue) = queue_id(db, queue)? else { return Ok(0) };
+            if let Some(ids) = &filter.ids {
+                return Ok(by_ids(db, queue, ids, filter, times)?.len().min(cap));
+            }
+            // Ten looks' worth of rows: a count of rare matches in a large store is a lower bound.
+            let found = walk(db, queue, filter, None, (cap, cap.max(10 * SCAN)), |_| Ok(()))?;
+            Ok(found.items.len())
+        })
+    }
+
+    /// Dead letters, newest first.
+    pub fn list_failed(
+        &self,
+        queue: &str,
+        limit: usize,
+        offset: usize,
+        patience: &dyn Patience,
+    ) -> Result<Vec<Record>> {
+        let times = self.times();
+        self.read(patience, |db| {
+            let Some(queue) = queue_id(db, queue)? else { return Ok(Vec::new()) };
+            let ids = db
+                .prepare_cached(
+                    "SELECT id FROM messages INDEXED BY m_failed WHERE queue = ?1 AND state = 5
+                     ORDER BY at DESC, id DESC LIMIT ?2 OFFSET ?3",
+                )?
+                .query_map((queue, limit, offset), |row| row.get(0))?
+                .collect::<rusqlite::Result<Vec<i64>>>()?;
+            ids.into_iter().filter_map(|id| load(db, id, times).transpose()).collect()
+        })
+    }
+}
+
+fn by_ids(
+    db: &Connection,
+    queue: i64,
+    ids: &[String],
+    filter: &Filter,
+    times: Times,
+) -> rusqlite::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for id in ids {
+        if let Some(id) = find_id(db, queue, id)?
+            && let Some(record) = load(db, id, times)?
+            && record_matches(&record, filter)
+        {
+            records.push(record);
+        }
+    }
+    Ok(records)
+}
+
+fn stats(db: &Connection, queue: i64, times: Times) -> rusqlite::Result<Stats> {
+    let count = |sql: &str| -> rusqlite::Result<i64> {
+        db.prepare_cached(sql)?.query_row([queue], |row| row.get(0))
+    };
+    let count_to = |sql: &str, at: i64| -> rusqlite::Result<i64> {
+        db.prepare_cached(sql)?.query_row((queue, at), |row| row.get(0))
+    };
+    let waiting = count(
+        "SELECT count(*) FROM messages INDEXED BY m_ready WHERE queue = ?1 AND state = 0",
+    )?;
+    let scheduled =
+        count("SELECT count(*) FROM messages INDEXED BY m_due WHERE queue = ?1 AND state = 1")?;
+    let due = count_to(
+        "SELECT count(*) FROM messages INDEXED BY m_due
+         WHERE queue = ?1 AND state = 1 AND at <= ?2",
+        times.now,
+    )?;
+    let blocked =
+        count("SELECT count(*) FROM messages INDEXED BY m_blocked WHERE queue = ?1 AND state = 2")?;
+    Ok(Stats {
+        ready: waiting + scheduled + blocked,
+        delayed: scheduled - due,
+        blocked,
+        processing: count(
+            "SELECT count(*) FROM messages INDEXED BY m_lease WHERE queue = ?1 AND state = 3",
+        )?,
+        expired: count_to(
+            "SELECT count(*) FROM messages INDEXED BY m_lease
+             WHERE queue = ?1 AND state = 3 AND at <= ?2",
+            times.boot,
+        )?,
+        acked: count(
+            "SELECT count(*) FROM messages INDEXED BY m_acked WHERE queue = ?1 AND state = 4",
+        )?,
+        failed: count(
+            "SELECT count(*) FROM messages INDEXED BY m_failed WHERE queue = ?1 AND state = 5",
+        )?,
+        paused: count("SELECT paused FROM queues WHERE id = ?1")? != 0,
+        oldest_ready_at: oldest_ready(db, queue, times.now)?,
+    })
+}
+
+/// The longest wait among claimable jobs: the head of each priority, and the first due.
+fn oldest_ready(db: &Connection, queue: i64, now: i64) -> rusqlite::Result<Option<i64>> {
+    let mut oldest = None;
+    let mut below = i64::MAX;
+    let mut heads = db.prepare_cached(
+        "SELECT prio, since FROM messages INDEXED BY m_ready
+         WHERE queue = ?1 AND state = 0 AND prio < ?2 ORDER BY prio DESC, since LIMIT 1",
+    )?;
+    while let Some(head) = heads
+        .query_map((queue, below), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?
+        .next()
+        .transpose()?
+    {
+        below = head.0;
+        oldest = Some(oldest.unwrap_or(i64::MAX).min(head.1));
+    }
+    let due = db
+        .prepare_cached(
+            "SELECT at FROM messages INDEXED BY m_due
+             WHERE queue = ?1 AND state = 1 AND at <= ?2 ORDER BY at LIMIT 1",
+        )?
+        .query_map((queue, now), |row| row.get::<_, i64>(0))?
+        .next()
+        .transpose()?;
+    Ok(oldest.into_iter().chain(due).min())
+}
+
+/// Ended attempts, oldest first; the one that was acked is told by the job's own row.
+fn history(db: &Connection, record: &Record) -> rusqlite::Result<Vec<Attempt>> {
+    let mut attempts = db
+        .prepare_cached(
+            "SELECT attempt, worker, started, ended, outcome, err_class, err_message, err_place,
+               traceback FROM history WHERE message = ?1 ORDER BY n",
+        )?
+        .query_map([record.id], |row| {
+            let message: Option<String> = row.get(6)?;
+            let error = message.map(|message| -> rusqlite::Result<Failure> {
+                Ok(Failure {
+                    class: row.get(5)?,
+                    message,
+                    place: row.get(7)?,
+                    traceback: row.get(8)?,
+                })
+            });
+            Ok(Attempt {
+                number: row.get(0)?,
+                worker: row.get(1)?,
+                started_at: row.get(2)?,
+                ended_at: row.get(3)?,
+                outcome: row.get(4)?,
+                error: error.transpose()?,
+            })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    if record.state == State::Acked {
+        attempts.push(Attempt {
+            number: record.attempts,
+            worker: record.worker.clone().unwrap_or_default(),
+            started_at: record.started_at.unwrap_or(record.at),
+            ended_at: record.at,
+            outcome: "ack".to_owned(),
+            error: None,
+        });
+    }
+    Ok(attempts)
+}

@@ -1,0 +1,124 @@
+//! Storing jobs.
+
+use rusqlite::OptionalExtension;
+
+use super::error::Result;
+use super::groups;
+use super::records::{Message, Put, State};
+use super::store::{Patience, Store, Write};
+
+impl Store {
+    /// Stores one job that is nothing but its payload; returns its id.
+    pub fn put_one(&self, queue: &str, payload: &[u8], patience: &dyn Patience) -> Result<i64> {
+        let id = self.write_statement(patience, |write| {
+            let Some(queue) = write.writer.queues.get(queue).copied() else { return Ok(None) };
+            write.ring = true;
+            write
+                .db()
+                .prepare_cached(
+                    "INSERT INTO messages(id, queue, state, prio, since, at, created, payload)
+                     SELECT id, ?1, 0, 0, id, id, ?2, ?3 FROM (SELECT max(?2,
+                       1 + coalesce((SELECT max(id) FROM messages), 0),
+                       1 + (SELECT value FROM meta WHERE key = 1)) AS id)",
+                )?
+                .execute((queue, write.now, payload))?;
+            Ok(Some(write.db().last_insert_rowid()))
+        })?;
+        if let Some(id) = id {
+            return Ok(id);
+        }
+        let message = Message { payload, ..Message::default() };
+        Ok(self.put(queue, &[message], patience)?[0].id)
+    }
+
+    /// Stores all jobs or none; one [`Put`] for each, in order.
+    pub fn put(
+        &self,
+        queue: &str,
+        messages: &[Message],
+        patience: &dyn Patience,
+    ) -> Result<Vec<Put>> {
+        self.write(patience, |write| {
+            let queue = write.queue(queue)?;
+            let mut last = write.last_id()?;
+            let mut puts = Vec::with_capacity(messages.len());
+            for message in messages {
+                let put = put_message(write, queue, message, &mut last)?;
+                puts.push(put);
+            }
+            write.promise = true; // a duplicate writes nothing and is promised all the same
+            Ok(puts)
+        })
+    }
+}
+
+fn put_message(
+    write: &mut Write,
+    queue: i64,
+    message: &Message,
+    last: &mut i64,
+) -> rusqlite::Result<Put> {
+    if let Some(job_id) = message.job_id
+        && let Some((id, state, at)) = find(write, queue, job_id)?
+    {
+        return Ok(Put { id, created: false, state: shown(state, at, write.now) });
+    }
+    let id = write.now.max(*last + 1);
+    let due = write.now.saturating_add(message.delay);
+    let blocked = match message.group {
+        Some(group) => groups::has_lead(write.db(), queue, group)?,
+        None => false,
+    };
+    // Its own time is its due time, or its id, which never goes back as a clock may.
+    let (state, since, at) = match (blocked, message.delay > 0) {
+        (true, true) => (State::Blocked, 0, due),
+        (true, false) => (State::Blocked, id, 0),
+        (false, true) => (State::Delayed, 0, due),
+        (false, false) => (State::Ready, id, id),
+    };
+    write
+        .db()
+        .prepare_cached(
+            "INSERT INTO messages(id, queue, state, prio, since, at, created, max_retries, grp,
+               job_id, task, headers, payload)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?
+        .execute((
+            id,
+            queue,
+            state as i64,
+            message.priority,
+            since,
+            at,
+            write.now,
+            message.max_retries,
+            message.group,
+            message.job_id,
+            message.task,
+            message.headers,
+            message.payload,
+        ))?;
+    *last = id;
+    write.ring |= state != State::Blocked;
+    Ok(Put { id, created: true, state })
+}
+
+fn find(write: &Write, queue: i64, job_id: &str) -> rusqlite::Result<Option<(i64, i64, i64)>> {
+    write
+        .db()
+        .prepare_cached(
+            "SELECT id, state, at FROM messages INDEXED BY m_job_id
+             WHERE queue = ?1 AND job_id = ?2 AND job_id IS NOT NULL",
+        )?
+        .query_row((queue, job_id), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()
+}
+
+/// The state as users see it: a delayed job that is due is ready, promoted or not.
+pub(super) fn shown(state: i64, at: i64, now: i64) -> State {
+    match State::from_number(state) {
+        Some(State::Delayed) if at <= now => State::Ready,
+        Some(state) => state,
+        None => State::Failed,
+    }
+}

@@ -1,0 +1,223 @@
+//! The tables, and opening a file that has them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::clock::Clock;
+use super::error::{Error, Result};
+
+/// Marks our files, so that no other database is taken for a queue ("DJLQ").
+const APPLICATION_ID: i64 = 0x444A_4C51;
+/// The schema below; a change adds a step to `migrate`.
+const VERSION: i64 = 1;
+
+/// Rows of `meta`.
+pub(super) const META_LAST_ID: i64 = 1;
+pub(super) const META_BOOT_ID: i64 = 2;
+
+/// One table is the whole state machine. `at` is the due time, lease end (boot
+/// clock) or finish time by state, and a waiting job's own time otherwise; `since`
+/// orders claims. Each index but the last two holds one state only, so that a claim
+/// reads its head and nothing else.
+const SCHEMA: &str = "
+CREATE TABLE meta(key INTEGER PRIMARY KEY, value ANY) STRICT;
+CREATE TABLE queues(
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  paused INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE messages(
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  prio INTEGER NOT NULL,
+  since INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  receipt INTEGER,
+  verb INTEGER,
+  prev_receipt INTEGER,
+  prev_verb INTEGER,
+  max_retries INTEGER,
+  cancel INTEGER NOT NULL DEFAULT 0,
+  created INTEGER NOT NULL,
+  started INTEGER,
+  grp TEXT,
+  job_id TEXT,
+  task TEXT,
+  worker TEXT,
+  reason TEXT,
+  err_class TEXT,
+  err_message TEXT,
+  err_place TEXT,
+  headers BLOB,
+  result BLOB,
+  payload BLOB NOT NULL
+) STRICT;
+CREATE INDEX m_ready ON messages(queue, prio DESC, since) WHERE state = 0;
+CREATE INDEX m_due ON messages(queue, at) WHERE state = 1;
+CREATE INDEX m_blocked ON messages(queue, grp, id) WHERE state = 2;
+CREATE INDEX m_lease ON messages(queue, at) WHERE state = 3;
+CREATE INDEX m_acked ON messages(queue, at) WHERE state = 4;
+CREATE INDEX m_failed ON messages(queue, at) WHERE state = 5;
+CREATE UNIQUE INDEX m_head ON messages(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3);
+CREATE UNIQUE INDEX m_job_id ON messages(queue, job_id) WHERE job_id IS NOT NULL;
+CREATE TABLE history(
+  message INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  started INTEGER NOT NULL,
+  ended INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  err_class TEXT,
+  err_message TEXT,
+  err_place TEXT,
+  traceback TEXT,
+  PRIMARY KEY(message, n)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Makes `folder` if its parent is there, so that a mistyped path is not made silently.
+pub(super) fn make_folder(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if folder.exists() {
+        return Err(Error::Unavailable(format!(
+            "{} is a file, and a queue's location is a folder; name a folder.",
+            folder.display()
+        )));
+    }
+    let parent = folder.parent().filter(|path| !path.as_os_str().is_empty());
+    let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_path_buf);
+    if !parent.is_dir() {
+        return Err(Error::Unavailable(format!(
+            "{} can't be made: {} is not a folder; make it first.",
+            folder.display(),
+            parent.display()
+        )));
+    }
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(unusable(folder, "made", &error));
+        }
+        _ => {}
+    }
+    sync_folder(&parent)
+}
+
+/// A new name in a folder is durable once the folder is synced; SQLite doesn't see to that.
+fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| unusable(folder, "synced", &error))
+}
+
+pub(super) fn unusable(path: &Path, what: &str, error: &std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        return Error::Full(path.to_path_buf());
+    }
+    Error::Unavailable(format!(
+        "{} can't be {what}: {error}; check the path, its permissions and its disk.",
+        path.display()
+    ))
+}
+
+/// Opens the database for writing and brings its schema up to date.
+///
+/// The caller holds the write lock of the store's processes.
+pub(super) fn open_writer(path: &Path, clock: &Clock) -> Result<Connection> {
+    let new = !path.exists();
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
+    let mut connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    check_owner(&connection, path)?;
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .map_err(sqlite)?;
+    if mode != "wal" {
+        return Err(Error::Unavailable(format!(
+            "{} can't use a write-ahead log (journal mode {mode}), as on a file system without shared memory; \
+             put the folder on a local disk.",
+            path.display()
+        )));
+    }
+    prepare(&mut connection, clock).map_err(sqlite)?;
+    if new && let Some(folder) = path.parent() {
+        sync_folder(folder)?;
+    }
+    Ok(connection)
+}
+
+/// Opens a private database in memory.
+pub(super) fn open_memory(clock: &Clock) -> Result<Connection> {
+    let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, Path::new(":memory:"));
+    let mut connection = Connection::open_in_memory().map_err(sqlite)?;
+    prepare(&mut connection, clock).map_err(sqlite)?;
+    Ok(connection)
+}
+
+/// Opens the database for looking only; it never waits for writers nor makes them wait.
+pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+    let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;").map_err(sqlite)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn check_owner(connection: &Connection, path: &Path) -> Result<()> {
+    let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(sqlite);
+    let owner = number("PRAGMA application_id")?;
+    if owner != APPLICATION_ID && (owner != 0 || number("SELECT count(*) FROM sqlite_schema")? > 0) {
+        return Err(Error::Foreign(path.to_path_buf()));
+    }
+    let found = number("PRAGMA user_version")?;
+    if found > VERSION {
+        return Err(Error::NewerSchema { path: path.to_path_buf(), found, known: VERSION });
+    }
+    Ok(())
+}
+
+fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
+    connection.execute_batch(
+        "PRAGMA synchronous = NORMAL;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA cache_size = -16000;
+         PRAGMA journal_size_limit = 67108864;",
+    )?;
+    connection.set_prepared_statement_cache_capacity(128);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version == 0 {
+        transaction.execute_batch(SCHEMA)?;
+        transaction.execute("INSERT INTO meta VALUES (?1, 0)", [META_LAST_ID])?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    lapse_leases_of_an_earlier_boot(&transaction, &clock.boot_id())?;
+    transaction.commit()
+}
+
+/// A lease is a time on the boot clock, which starts again with the machine.
+fn lapse_leases_of_an_earlier_boot(connection: &Connection, boot_id: &str) -> rusqlite::Result<()> {
+    let known = connection
+        .query_row("SELECT 1 FROM meta WHERE key = ?1 AND value = ?2", (META_BOOT_ID, boot_id), |_| Ok(()));
+    match known {
+        Ok(()) => Ok(()),
+        Err(rusqlite::Error::QueryReturnedNoRows) => {
+            connection.execute("UPDATE messages SET at = 0 WHERE state = 3", [])?;
+            connection
+                .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", (META_BOOT_ID, boot_id))?;
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,125 @@
+//! Durable without holding the write lock while the disk works.
+//!
+//! SQLite commits with `synchronous=NORMAL`; after the lock is released the log is
+//! synced through a descriptor of our own. The log is written in order, so what is
+//! synced is always a prefix of what was committed. Threads share one sync: whoever
+//! comes first syncs for all that committed before it started.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Syncs the log of one store for its threads.
+pub(super) struct Syncer {
+    wal: PathBuf,
+    state: Mutex<State>,
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    committed: u64,
+    synced: u64,
+    running: bool,
+    log: Option<File>,
+    failed: Option<String>,
+}
+
+impl Syncer {
+    pub(super) fn new(database: &Path) -> Self {
+        let mut wal = database.as_os_str().to_owned();
+        wal.push("-wal");
+        Self { wal: wal.into(), state: Mutex::default(), done: Condvar::new() }
+    }
+
+    /// Notes a commit, under the write lock; returns its number for `wait`.
+    pub(super) fn committed(&self) -> u64 {
+        let mut state = self.lock();
+        state.committed += 1;
+        state.committed
+    }
+
+    /// Returns once commit `number`, and so every commit before it, is on the disk.
+    ///
+    /// The error is the disk's text: the commit stands, and a power cut may undo it.
+    pub(super) fn wait(&self, number: u64) -> Result<(), String> {
+        let mut state = self.lock();
+        loop {
+            if state.synced >= number {
+                return Ok(());
+            }
+            // After an error the kernel may call unwritten pages clean: a later sync proves nothing.
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            if state.running {
+                state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.running = true;
+            let covers = state.committed;
+            let log = state.log.take();
+            drop(state);
+            let outcome = self.sync(log);
+            state = self.lock();
+            state.running = false;
+            match outcome {
+                Ok(log) => {
+                    state.synced = covers;
+                    state.log = Some(log);
+                }
+                Err(error) => state.failed = Some(error.to_string()),
+            }
+            self.done.notify_all();
+        }
+    }
+
+    /// Whether a sync failed, so that the log must be checkpointed before it is trusted again.
+    pub(super) fn has_failed(&self) -> bool {
+        self.lock().failed.is_some()
+    }
+
+    /// Everything committed so far reached the database file itself.
+    pub(super) fn checkpointed(&self) {
+        let mut state = self.lock();
+        state.synced = state.committed;
+        state.failed = None;
+        state.log = None;
+    }
+
+    /// Forgets the descriptor, which must not outlive the connection.
+    pub(super) fn close(&self) {
+        self.lock().log = None;
+    }
+
+    fn sync(&self, log: Option<File>) -> io::Result<File> {
+        let log = match log {
+            Some(log) => log,
+            None => File::open(&self.wal)?,
+        };
+        log.sync_data()?;
+        self.still_the_log(&log)?;
+        Ok(log)
+    }
+
+    /// An older SQLite that closes the file last may unlink a log that is in use.
+    #[cfg(unix)]
+    fn still_the_log(&self, log: &File) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt;
+        let (ours, theirs) = (log.metadata()?, std::fs::metadata(&self.wal)?);
+        if (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()) && ours.nlink() > 0 {
+            return Ok(());
+        }
+        Err(io::Error::other("another program replaced or removed the log of the database"))
+    }
+
+    #[cfg(not(unix))]
+    fn still_the_log(&self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

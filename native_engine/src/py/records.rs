@@ -1,0 +1,204 @@
+//! Records as Python sees them: frozen, with the engine's field names.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::engine;
+
+fn bytes(py: Python<'_>, value: &[u8]) -> Py<PyBytes> {
+    PyBytes::new(py, value).unbind()
+}
+
+/// A receipt is text to Python; a text that is none can't be live.
+pub(super) fn receipt_text(receipt: i64) -> String {
+    format!("{receipt:016x}")
+}
+
+/// The number of a receipt.
+pub(super) fn receipt_number(text: &str) -> i64 {
+    i64::from_str_radix(text, 16).unwrap_or(-1)
+}
+
+/// What became of one message.
+#[pyclass(frozen, get_all, module = "django_localqueue._native")]
+pub(super) struct Put {
+    id: i64,
+    created: bool,
+    state: i64,
+}
+
+impl From<engine::Put> for Put {
+    fn from(put: engine::Put) -> Self {
+        Self { id: put.id, created: put.created, state: put.state as i64 }
+    }
+}
+
+/// A claimed job.
+#[pyclass(frozen, get_all, module = "django_localqueue._native")]
+pub(super) struct Delivery {
+    id: i64,
+    job_id: Option<String>,
+    source: usize,
+    payload: Py<PyBytes>,
+    attempts: i64,
+    receipt: String,
+    lease_expires_at: i64,
+    created_at: i64,
+    priority: i64,
+    group_id: Option<String>,
+    task: Option<String>,
+    headers: Option<Py<PyBytes>>,
+    max_retries: Option<i64>,
+}
+
+impl Delivery {
+    pub(super) fn new(py: Python<'_>, job: engine::Delivery) -> Self {
+        Self {
+            id: job.id,
+            job_id: job.job_id,
+            source: job.source,
+            payload: bytes(py, &job.payload),
+            attempts: job.attempts,
+            receipt: receipt_text(job.receipt),
+            lease_expires_at: job.lease_expires_at,
+            created_at: job.created_at,
+            priority: job.priority,
+            group_id: job.group,
+            task: job.task,
+            headers: job.headers.map(|headers| bytes(py, &headers)),
+            max_retries: job.max_retries,
+        }
+    }
+}
+
+/// What is kept of an error.
+#[pyclass(frozen, get_all, module = "django_localqueue._native")]
+#[derive(Clone)]
+pub(super) struct Error {
+    error_class: String,
+    message: String,
+    traceback: String,
+    place: String,
+}
+
+impl From<engine::Failure> for Error {
+    fn from(error: engine::Failure) -> Self {
+        Self {
+            error_class: error.class,
+            message: error.message,
+            traceback: error.traceback,
+            place: error.place,
+        }
+    }
+}
+
+/// One ended delivery.
+#[pyclass(frozen, get_all, module = "django_localqueue._native")]
+#[derive(Clone)]
+pub(super) struct Attempt {
+    number: i64,
+    worker: String,
+    started_at: i64,
+    ended_at: i64,
+    outcome: String,
+    error: Option<Error>,
+}
+
+impl From<engine::Attempt> for Attempt {
+    fn from(attempt: engine::Attempt) -> Self {
+        Self {
+            number: attempt.number,
+            worker: attempt.worker,
+            started_at: attempt.started_at,
+            ended_at: attempt.ended_at,
+            outcome: attempt.outcome,
+            error: attempt.error.map(Into::into),
+        }
+    }
+}
+
+/// A stored job, in any state.
+#[pyclass(frozen, get_all, module = "django_localqueue._native")]
+pub(super) struct Record {
+    id: i64,
+    job_id: Option<String>,
+    state: i64,
+    at: i64,
+    since: i64,
+    payload: Py<PyBytes>,
+    attempts: i64,
+    max_retries: Option<i64>,
+    priority: i64,
+    created_at: i64,
+    group_id: Option<String>,
+    task: Option<String>,
+    headers: Option<Py<PyBytes>>,
+    reason: Option<String>,
+    error: Option<Error>,
+    started_at: Option<i64>,
+    lease_expires_at: Option<i64>,
+    worker: Option<String>,
+    result: Option<Py<PyBytes>>,
+    cancel_requested: bool,
+    cursor: (i64, i64),
+    history: Vec<Attempt>,
+}
+
+impl Record {
+    pub(super) fn new(py: Python<'_>, record: engine::Record) -> Self {
+        Self {
+            id: record.id,
+            job_id: record.job_id,
+            state: record.state as i64,
+            at: record.at,
+            since: record.since,
+            payload: bytes(py, &record.payload),
+            attempts: record.attempts,
+            max_retries: record.max_retries,
+            priority: record.priority,
+            created_at: record.created_at,
+            group_id: record.group,
+            task: record.task,
+            headers: record.headers.map(|headers| bytes(py, &headers)),
+            reason: record.reason,
+            error: record.error.map(Into::into),
+            started_at: record.started_at,
+            lease_expires_at: record.lease_expires_at,
+            worker: record.worker,
+            result: record.result.map(|result| bytes(py, &result)),
+            cancel_requested: record.cancel_requested,
+            cursor: record.cursor,
+            history: record.history.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// One snapshot of a queue.
+#[pyclass(frozen, get_all, module = "django_localqueue._native")]
+pub(super) struct Stats {
+    ready: i64,
+    delayed: i64,
+    blocked: i64,
+    processing: i64,
+    expired: i64,
+    acked: i64,
+    failed: i64,
+    paused: bool,
+    oldest_ready_at: Option<i64>,
+}
+
+impl From<engine::Stats> for Stats {
+    fn from(stats: engine::Stats) -> Self {
+        Self {
+            ready: stats.ready,
+            delayed: stats.delayed,
+            blocked: stats.blocked,
+            processing: stats.processing,
+            expired: stats.expired,
+            acked: stats.acked,
+            failed: stats.failed,
+            paused: stats.paused,
+            oldest_ready_at: stats.oldest_ready_at,
+        }
+    }
+}
