@@ -5,7 +5,8 @@ use rusqlite::Connection;
 use super::error::Result;
 use super::records::{Claim, Delivery, Source, Verb};
 use super::settle::{Delivered, LAPSES, bury, lapse};
-use super::store::{Patience, Store, Write};
+use super::store::{Patience, Store};
+use super::writer::Write;
 
 /// Due jobs that one claim promotes.
 const PROMOTIONS: usize = 64;

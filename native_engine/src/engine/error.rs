@@ -31,7 +31,9 @@ impl LeaseLoss {
 #[non_exhaustive]
 pub enum Error {
     /// Someone else held the write lock for the whole timeout.
-    #[error("The write lock of {path} was not free within {seconds:.1} s; see who holds it, or raise busy_timeout.")]
+    #[error(
+        "The write lock of {path} was not free within {seconds:.1} s; see who holds it, or raise busy_timeout."
+    )]
     Busy {
         /// The database file.
         path: PathBuf,
@@ -45,13 +47,19 @@ pub enum Error {
     #[error("{0}")]
     Unavailable(String),
     /// The file is damaged, or no database.
-    #[error("{0} is damaged or not a database ({1}); restore a backup, or move the file away. It was not changed.")]
+    #[error(
+        "{0} is damaged or not a database ({1}); restore a backup, or move the file away. It was not changed."
+    )]
     Corrupt(PathBuf, String),
     /// The file is a database of somebody else's.
-    #[error("{0} is a database that django-localqueue did not make; give the queue a folder of its own.")]
+    #[error(
+        "{0} is a database that django-localqueue did not make; give the queue a folder of its own."
+    )]
     Foreign(PathBuf),
     /// The file was written by a later version.
-    #[error("{path} has schema version {found} and this version of django-localqueue knows {known}; upgrade django-localqueue.")]
+    #[error(
+        "{path} has schema version {found} and this version of django-localqueue knows {known}; upgrade django-localqueue."
+    )]
     NewerSchema {
         /// The database file.
         path: PathBuf,
@@ -64,10 +72,14 @@ pub enum Error {
     #[error("The queue was closed; open it again before using it.")]
     Closed,
     /// A store in memory doesn't outlive its process, not even by fork.
-    #[error("This process was forked from the one that opened the store; open it again in the child.")]
+    #[error(
+        "This process was forked from the one that opened the store; open it again in the child."
+    )]
     Forked,
     /// Committed, but the disk did not confirm it.
-    #[error("The job is stored in {0}, but the disk did not confirm it ({1}): a power cut may lose it.")]
+    #[error(
+        "The job is stored in {0}, but the disk did not confirm it ({1}): a power cut may lose it."
+    )]
     NotSynced(PathBuf, String),
     /// A caller's `Patience` ended a wait.
     #[error("The wait was interrupted.")]

@@ -8,7 +8,7 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::records::State;
-use super::store::Write;
+use super::writer::Write;
 
 /// Whether a group has a lead, so that a new job of it is blocked.
 pub(super) fn has_lead(db: &Connection, queue: i64, group: &str) -> rusqlite::Result<bool> {

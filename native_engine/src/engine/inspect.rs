@@ -3,9 +3,10 @@
 use rusqlite::Connection;
 
 use super::error::Result;
-use super::records::{Attempt, Failure, Filter, Record, State, Stats};
+use super::records::{Attempt, Cursor, Failure, Filter, Page, Record, State, Stats};
 use super::scan::{Found, SCAN, Times, find_id, load, record, record_matches, walk};
-use super::store::{Patience, Store, queue_id};
+use super::store::{Patience, Store};
+use super::writer::queue_id;
 
 impl Store {
     pub(super) fn times(&self) -> Times {
@@ -41,18 +42,18 @@ impl Store {
         queue: &str,
         filter: &Filter,
         limit: usize,
-        after: Option<(i64, i64)>,
+        after: Option<Cursor>,
         patience: &dyn Patience,
-    ) -> Result<(Vec<Record>, Option<(i64, i64)>)> {
+    ) -> Result<Page> {
         let times = self.times();
         self.read(patience, |db| {
-            let Some(queue) = queue_id(db, queue)? else { return Ok((Vec::new(), None)) };
+            let Some(queue) = queue_id(db, queue)? else { return Ok(Page::default()) };
             if let Some(ids) = &filter.ids {
-                return Ok((by_ids(db, queue, ids, filter, times)?, None));
+                return Ok(Page { records: by_ids(db, queue, ids, filter, times)?, next: None });
             }
             let Found { items, next } =
                 walk(db, queue, filter, after, (limit, SCAN), |row| record(row, times))?;
-            Ok((items, next))
+            Ok(Page { records: items, next })
         })
     }
 
@@ -125,9 +126,8 @@ fn stats(db: &Connection, queue: i64, times: Times) -> rusqlite::Result<Stats> {
     let count_to = |sql: &str, at: i64| -> rusqlite::Result<i64> {
         db.prepare_cached(sql)?.query_row((queue, at), |row| row.get(0))
     };
-    let waiting = count(
-        "SELECT count(*) FROM messages INDEXED BY m_ready WHERE queue = ?1 AND state = 0",
-    )?;
+    let waiting =
+        count("SELECT count(*) FROM messages INDEXED BY m_ready WHERE queue = ?1 AND state = 0")?;
     let scheduled =
         count("SELECT count(*) FROM messages INDEXED BY m_due WHERE queue = ?1 AND state = 1")?;
     let due = count_to(

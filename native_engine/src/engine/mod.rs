@@ -4,12 +4,17 @@
 //! and `settle` (together the exchange), `repair` and `inspect`. The rules that
 //! they keep are in docs/guarantees.md, the reasons in docs/architecture.md.
 
+mod access;
 mod claim;
 mod clock;
 mod error;
 mod exchange;
+mod fork;
 mod groups;
 mod inspect;
+#[cfg_attr(target_os = "linux", path = "mapping_linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "mapping_other.rs")]
+mod mapping;
 mod put;
 mod records;
 mod repair;
@@ -19,14 +24,16 @@ mod settle;
 mod shared;
 mod store;
 mod sync;
+mod writer;
 
 pub use clock::{Clock, ManualClock};
 pub use error::{Error, LeaseLoss, Result};
+pub use fork::{after_fork, before_fork};
 pub use records::{
-    Action, Applied, Attempt, Claim, Delivery, Durability, Failure, Filter, Message, Put, Record,
-    Settlement, Source, State, Stats, Verb,
+    Action, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, Filter, Message, Page,
+    Put, Record, Settlement, Source, State, Stats, Verb,
 };
-pub use store::{Options, Patience, Store, after_fork, before_fork};
+pub use store::{Options, Patience, Store};
 
 /// The version of the SQLite that is compiled in.
 pub fn sqlite_version() -> &'static str {

@@ -5,7 +5,8 @@ use rusqlite::OptionalExtension;
 use super::error::Result;
 use super::groups;
 use super::records::{Message, Put, State};
-use super::store::{Patience, Store, Write};
+use super::store::{Patience, Store};
+use super::writer::Write;
 
 impl Store {
     /// Stores one job that is nothing but its payload; returns its id.

@@ -121,7 +121,7 @@ pub struct Failure {
     pub message: String,
     /// The traceback as text.
     pub traceback: String,
-    /// file:line.
+    /// File and line.
     pub place: String,
 }
 
@@ -266,7 +266,7 @@ pub struct Record {
     /// Somebody asked it to stop.
     pub cancel_requested: bool,
     /// Where a list goes on behind it.
-    pub cursor: (i64, i64),
+    pub cursor: Cursor,
     /// Ended attempts, oldest first; filled by `lookup`.
     pub history: Vec<Attempt>,
 }
@@ -339,6 +339,18 @@ pub struct Applied {
     pub not_found: usize,
     /// The limit was reached with matching jobs left.
     pub more: bool,
+}
+
+/// A place in a list: the record that it goes on behind.
+pub type Cursor = (i64, i64);
+
+/// Part of a list.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// The jobs.
+    pub records: Vec<Record>,
+    /// Where to go on; None at the end.
+    pub next: Option<Cursor>,
 }
 
 /// The outcome of each settlement: nothing, or why the lease was lost.

@@ -2,10 +2,11 @@
 
 use super::error::Result;
 use super::groups;
-use super::records::{Action, Applied, Filter, Record, State, Verb};
-use super::scan::{Cursor, find_id, load, record, record_matches, walk};
+use super::records::{Action, Applied, Cursor, Filter, Record, State, Verb};
+use super::scan::{find_id, load, record, record_matches, walk};
 use super::settle::{Delivered, LAPSES, bury, lapse};
-use super::store::{Patience, Store, Write};
+use super::store::{Patience, Store};
+use super::writer::Write;
 
 /// Jobs that one transaction changes; the lock is free in between.
 const BATCH: usize = 500;

@@ -4,15 +4,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::put::shown;
-use super::records::{Failure, Filter, Record, State};
+use super::records::{Cursor, Failure, Filter, Record, State};
 
 /// Rows that one look at a list reads at most; a rare match ends the page early instead.
 pub(super) const SCAN: usize = 20_000;
 
 /// A priority's weight in the cursor of ready jobs: above any time in microseconds.
 const PRIORITY_STEP: i64 = 1 << 54;
-
-pub(super) type Cursor = (i64, i64);
 
 /// What a walk found.
 pub(super) struct Found<T> {
@@ -98,7 +96,9 @@ pub(super) fn find_id(db: &Connection, queue: i64, id: &str) -> rusqlite::Result
         .optional()?;
     match (given, id.parse::<i64>()) {
         (None, Ok(number)) if number.to_string() == id => db
-            .prepare_cached("SELECT id FROM messages WHERE id = ?1 AND queue = ?2 AND job_id IS NULL")?
+            .prepare_cached(
+                "SELECT id FROM messages WHERE id = ?1 AND queue = ?2 AND job_id IS NULL",
+            )?
             .query_row((number, queue), |row| row.get(0))
             .optional(),
         _ => Ok(given),
@@ -138,7 +138,8 @@ pub(super) fn walk<T>(
                 break;
             }
             read += 1;
-            found.next = Some(cursor(row.get(2)?, (row.get(0)?, row.get(3)?, row.get(4)?, row.get(7)?)));
+            found.next =
+                Some(cursor(row.get(2)?, (row.get(0)?, row.get(3)?, row.get(4)?, row.get(7)?)));
             if matches(row, filter, needle.as_deref())? {
                 found.items.push(keep(row)?);
             }

@@ -137,9 +137,8 @@ pub(super) fn open_writer(path: &Path, clock: &Clock) -> Result<Connection> {
     let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
     let mut connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     check_owner(&connection, path)?;
-    let mode: String = connection
-        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-        .map_err(sqlite)?;
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
     if mode != "wal" {
         return Err(Error::Unavailable(format!(
             "{} can't use a write-ahead log (journal mode {mode}), as on a file system without shared memory; \
@@ -167,16 +166,20 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
-    connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;").map_err(sqlite)?;
+    connection
+        .execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;")
+        .map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
 fn check_owner(connection: &Connection, path: &Path) -> Result<()> {
     let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(sqlite);
+    let number =
+        |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(sqlite);
     let owner = number("PRAGMA application_id")?;
-    if owner != APPLICATION_ID && (owner != 0 || number("SELECT count(*) FROM sqlite_schema")? > 0) {
+    if owner != APPLICATION_ID && (owner != 0 || number("SELECT count(*) FROM sqlite_schema")? > 0)
+    {
         return Err(Error::Foreign(path.to_path_buf()));
     }
     let found = number("PRAGMA user_version")?;
@@ -208,8 +211,11 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
 
 /// A lease is a time on the boot clock, which starts again with the machine.
 fn lapse_leases_of_an_earlier_boot(connection: &Connection, boot_id: &str) -> rusqlite::Result<()> {
-    let known = connection
-        .query_row("SELECT 1 FROM meta WHERE key = ?1 AND value = ?2", (META_BOOT_ID, boot_id), |_| Ok(()));
+    let known = connection.query_row(
+        "SELECT 1 FROM meta WHERE key = ?1 AND value = ?2",
+        (META_BOOT_ID, boot_id),
+        |_| Ok(()),
+    );
     match known {
         Ok(()) => Ok(()),
         Err(rusqlite::Error::QueryReturnedNoRows) => {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::error::LeaseLoss;
 use super::groups;
 use super::records::{Failure, Settled, Settlement, State, Verb};
-use super::store::Write;
+use super::writer::Write;
 
 /// Ended attempts that are kept of a job; the oldest go first.
 const HISTORY: i64 = 25;

@@ -17,19 +17,22 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
-const SIZE: usize = 4096;
+use super::mapping;
+
+/// The size of the lock file, one page of it mapped.
+pub(super) const SIZE: usize = 4096;
 /// Every waiter has this bit, so a put reaches all.
 const EVERYBODY: u32 = 1;
 
 /// The words at the head of the mapping.
 #[repr(C)]
-struct Words {
+pub(super) struct Words {
     /// Counts whatever may have made a job claimable.
-    bell: AtomicU32,
+    pub(super) bell: AtomicU32,
     /// Counts releases of the write lock.
-    released: AtomicU32,
+    pub(super) released: AtomicU32,
     /// How many wait for the write lock; too high after a crash, which costs a system call.
-    lock_waiters: AtomicU32,
+    pub(super) lock_waiters: AtomicU32,
 }
 
 /// One process' end of what is shared.
@@ -119,133 +122,4 @@ impl Shared {
 /// A bit for the waiters of this process; two processes may share one.
 fn own_bit() -> NonZeroU32 {
     NonZeroU32::new(2 << (std::process::id() % 31)).unwrap_or(NonZeroU32::MAX)
-}
-
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "a shared mapping can't be had without")]
-mod mapping {
-    use std::ffi::c_void;
-    use std::fs::File;
-    use std::io;
-    use std::num::NonZeroU32;
-    use std::ptr::{self, NonNull};
-    use std::sync::atomic::AtomicU32;
-    use std::time::Duration;
-
-    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-    use rustix::thread::futex;
-    use rustix::time::{ClockId, Timespec, clock_gettime};
-
-    use super::{SIZE, Words};
-
-    pub(super) enum Mapping {
-        Own(Box<Words>),
-        Shared(NonNull<c_void>),
-    }
-
-    // SAFETY: the mapping is only reached as `&Words`, whose fields are atomics.
-    unsafe impl Send for Mapping {}
-    // SAFETY: as above.
-    unsafe impl Sync for Mapping {}
-
-    impl Mapping {
-        pub(super) fn own() -> Self {
-            let zero = || AtomicU32::new(0);
-            Self::Own(Box::new(Words { bell: zero(), released: zero(), lock_waiters: zero() }))
-        }
-
-        pub(super) fn of(file: &File) -> io::Result<Self> {
-            // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-            let at = unsafe {
-                mmap(
-                    ptr::null_mut(),
-                    SIZE,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::SHARED,
-                    file,
-                    0,
-                )?
-            };
-            Ok(Self::Shared(NonNull::new(at).ok_or(io::ErrorKind::OutOfMemory)?))
-        }
-
-        pub(super) fn get(&self) -> &Words {
-            match self {
-                Self::Own(words) => words,
-                // SAFETY: page-aligned, SIZE bytes long, valid until drop; any bits are valid
-                // atomics, and other processes write them only as such.
-                Self::Shared(at) => unsafe { at.cast::<Words>().as_ref() },
-            }
-        }
-    }
-
-    impl Drop for Mapping {
-        fn drop(&mut self) {
-            if let Self::Shared(at) = self {
-                // SAFETY: mapped by `of` with this size, and no reference outlives self.
-                let _ = unsafe { munmap(at.as_ptr(), SIZE) };
-            }
-        }
-    }
-
-    pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, bits: NonZeroU32) -> bool {
-        // This kind of wait takes a point in time.
-        let now = clock_gettime(ClockId::Monotonic);
-        let now = Duration::new(
-            u64::try_from(now.tv_sec).unwrap_or(0),
-            u32::try_from(now.tv_nsec).unwrap_or(0),
-        );
-        let until = now + at_most;
-        let until = Timespec {
-            tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(until.subsec_nanos()),
-        };
-        let result = futex::wait_bitset(word, futex::Flags::empty(), seen, Some(&until), bits);
-        !matches!(result, Err(rustix::io::Errno::TIMEDOUT))
-    }
-
-    pub(super) fn wake(word: &AtomicU32, count: u32, bits: NonZeroU32) {
-        // Fails only for a bad address, which a reference is not.
-        let _ = futex::wake_bitset(word, futex::Flags::empty(), count, bits);
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod mapping {
-    use std::fs::File;
-    use std::io;
-    use std::num::NonZeroU32;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
-
-    use super::Words;
-
-    /// How long a waiter may not notice another process.
-    const NAP: Duration = Duration::from_millis(10);
-
-    pub(super) struct Mapping(Words);
-
-    impl Mapping {
-        pub(super) fn own() -> Self {
-            let zero = || AtomicU32::new(0);
-            Self(Words { bell: zero(), released: zero(), lock_waiters: zero() })
-        }
-
-        pub(super) fn of(_: &File) -> io::Result<Self> {
-            Ok(Self::own())
-        }
-
-        pub(super) fn get(&self) -> &Words {
-            &self.0
-        }
-    }
-
-    pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, _: NonZeroU32) -> bool {
-        if word.load(Ordering::SeqCst) == seen {
-            std::thread::sleep(at_most.min(NAP));
-        }
-        true
-    }
-
-    pub(super) fn wake(_: &AtomicU32, _: u32, _: NonZeroU32) {}
 }

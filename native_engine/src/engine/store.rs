@@ -1,20 +1,21 @@
 //! The file and who may use it: connections, the write lock, transactions, fork.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, ErrorCode};
 
+use super::access::Slot;
 use super::clock::Clock;
 use super::error::{Error, Result};
+use super::fork::{self, FORKING};
 use super::records::Durability;
 use super::schema;
 use super::shared::Shared;
 use super::sync::Syncer;
+use super::writer::{Write, Writer, seed};
 
 /// How often a wait asks its caller's [`Patience`].
 pub(super) const SLICE: Duration = Duration::from_millis(100);
@@ -64,84 +65,14 @@ pub struct Store {
     /// The last claim found work, so the next need not look before it locks.
     pub(super) busy: AtomicBool,
     pub(super) turn: std::sync::atomic::AtomicUsize,
-    path: Option<PathBuf>,
-    options: Options,
-    slot: Mutex<Slot>,
-    slot_free: Condvar,
-    reader: Mutex<Option<Connection>>,
-    syncer: Syncer,
+    pub(super) path: Option<PathBuf>,
+    pub(super) options: Options,
+    pub(super) slot: Mutex<Slot>,
+    pub(super) slot_free: Condvar,
+    pub(super) reader: Mutex<Option<Connection>>,
+    pub(super) syncer: Syncer,
     closed: AtomicBool,
-    pid: u32,
-}
-
-#[derive(Default)]
-struct Slot {
-    taken: bool,
-    writer: Option<Box<Writer>>,
-}
-
-/// The connection that writes.
-pub(super) struct Writer {
-    pub(super) db: Connection,
-    pub(super) queues: HashMap<String, i64>,
-    pub(super) random: u64,
-}
-
-/// A transaction's view of the store.
-pub(super) struct Write<'a> {
-    pub(super) writer: &'a mut Writer,
-    /// Wall time.
-    pub(super) now: i64,
-    /// Boot time.
-    pub(super) boot: i64,
-    /// Something became claimable.
-    pub(super) ring: bool,
-    /// The caller is promised something, even if this transaction wrote nothing.
-    pub(super) promise: bool,
-}
-
-impl Write<'_> {
-    pub(super) fn db(&self) -> &Connection {
-        &self.writer.db
-    }
-
-    /// The id of a queue by name.
-    pub(super) fn known_queue(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
-        if let Some(id) = self.writer.queues.get(name) {
-            return Ok(Some(*id));
-        }
-        let id = queue_id(&self.writer.db, name)?;
-        if let Some(id) = id {
-            self.writer.queues.insert(name.to_owned(), id);
-        }
-        Ok(id)
-    }
-
-    /// The id of a queue by name, made if missing.
-    pub(super) fn queue(&mut self, name: &str) -> rusqlite::Result<i64> {
-        if let Some(id) = self.known_queue(name)? {
-            return Ok(id);
-        }
-        self.db().execute("INSERT INTO queues(name) VALUES (?1)", [name])?;
-        let id = self.db().last_insert_rowid();
-        self.writer.queues.insert(name.to_owned(), id);
-        Ok(id)
-    }
-
-    /// The highest id ever given.
-    pub(super) fn last_id(&self) -> rusqlite::Result<i64> {
-        self.db()
-            .prepare_cached(
-                "SELECT max(coalesce((SELECT max(id) FROM messages), 0),
-                            (SELECT value FROM meta WHERE key = 1))",
-            )?
-            .query_row([], |row| row.get(0))
-    }
-
-    /// Now, for ordering: never before the newest job, though the wall clock step back.
-    pub(super) fn stamp(&self) -> rusqlite::Result<i64> {
-        Ok(self.now.max(self.last_id()?))
-    }
+    pub(super) pid: u32,
 }
 
 impl Store {
@@ -172,9 +103,7 @@ impl Store {
             pid: std::process::id(),
         });
         store.write(&(), |_| Ok(()))?;
-        let mut stores = lock(registry());
-        stores.retain(|store| store.strong_count() > 0);
-        stores.push(Arc::downgrade(&store));
+        fork::register(&store);
         Ok(store)
     }
 
@@ -250,8 +179,7 @@ impl Store {
             };
             let before = write.db().total_changes();
             let result = work(&mut write);
-            let (ring, dirty) =
-                (write.ring, write.promise || write.db().total_changes() != before);
+            let (ring, dirty) = (write.ring, write.promise || write.db().total_changes() != before);
             match result {
                 Ok(value) => break Ok((value, ring, dirty)),
                 Err(error) => {
@@ -353,7 +281,9 @@ impl Store {
     fn error(&self, error: &rusqlite::Error, start: Instant) -> Error {
         let path = self.path.as_deref().unwrap_or(Path::new(":memory:"));
         match Error::from_sqlite(error, path) {
-            Error::Busy { path, .. } => Error::Busy { path, seconds: start.elapsed().as_secs_f64() },
+            Error::Busy { path, .. } => {
+                Error::Busy { path, seconds: start.elapsed().as_secs_f64() }
+            }
             other => other,
         }
     }
@@ -380,8 +310,12 @@ impl Store {
                 let mark = beside(path, "-unsynced");
                 if mark.exists() || self.syncer.has_failed() {
                     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
-                        .and_then(|busy| if busy == 0 { Ok(()) } else { Err(rusqlite::Error::InvalidQuery) })
-                        .map_err(|_| Error::NotSynced(path.clone(), "its log can't be checkpointed".into()))?;
+                        .and_then(|busy| {
+                            if busy == 0 { Ok(()) } else { Err(rusqlite::Error::InvalidQuery) }
+                        })
+                        .map_err(|_| {
+                            Error::NotSynced(path.clone(), "its log can't be checkpointed".into())
+                        })?;
                     self.syncer.checkpointed();
                     let _ = std::fs::remove_file(&mark);
                 }
@@ -389,144 +323,8 @@ impl Store {
             }
         };
         db.busy_timeout(SLICE).map_err(|error| self.error(&error, Instant::now()))?;
-        Ok(Writer { db, queues: HashMap::new(), random: seed() })
+        Ok(Writer { db, queues: std::collections::HashMap::new(), random: seed() })
     }
-
-    fn check_usable(&self) -> Result<()> {
-        if std::process::id() != self.pid {
-            return Err(Error::Forked);
-        }
-        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
-    }
-
-    /// Takes the connection that writes, for one thread at a time.
-    fn acquire(&self, patience: &dyn Patience) -> Result<Held<'_>> {
-        self.check_usable()?;
-        let mut slot = lock(&self.slot);
-        loop {
-            if self.is_closed() {
-                return Err(Error::Closed);
-            }
-            if !slot.taken && !FORKING.load(Ordering::SeqCst) {
-                slot.taken = true;
-                return Ok(Held { store: self, writer: slot.writer.take() });
-            }
-            let nap = if slot.taken { SLICE } else { Duration::from_millis(1) };
-            (slot, _) = self.slot_free.wait_timeout(slot, nap).unwrap_or_else(PoisonError::into_inner);
-            if patience.is_over() {
-                return Err(Error::Interrupted);
-            }
-        }
-    }
-
-    /// Takes the write lock among processes.
-    fn lock_processes(&self, patience: &dyn Patience, start: Instant) -> Result<ProcessLock<'_>> {
-        loop {
-            let seen = self.shared.releases();
-            match self.shared.try_lock() {
-                Ok(true) => return Ok(ProcessLock(&self.shared)),
-                Ok(false) => self.shared.wait_for_release(seen, SLICE / 5),
-                Err(error) => {
-                    let path = self.path.as_deref().unwrap_or(Path::new(":memory:"));
-                    return Err(schema::unusable(path, "locked", &error));
-                }
-            }
-            if patience.is_over() {
-                return Err(Error::Interrupted);
-            }
-            if start.elapsed() >= self.options.busy_timeout {
-                return Err(Error::Busy {
-                    path: self.path.clone().unwrap_or_default(),
-                    seconds: start.elapsed().as_secs_f64(),
-                });
-            }
-        }
-    }
-
-    fn drop_connections(&self) {
-        let mut slot = lock(&self.slot);
-        while slot.taken {
-            slot = self.slot_free.wait(slot).unwrap_or_else(PoisonError::into_inner);
-        }
-        slot.writer = None;
-        drop(slot);
-        *lock(&self.reader) = None;
-        self.syncer.close();
-    }
-}
-
-/// The writer in the hands of one thread; goes back when dropped.
-struct Held<'a> {
-    store: &'a Store,
-    writer: Option<Box<Writer>>,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        let mut slot = lock(&self.store.slot);
-        slot.taken = false;
-        slot.writer = self.writer.take();
-        drop(slot);
-        self.store.slot_free.notify_one();
-    }
-}
-
-struct ProcessLock<'a>(&'a Shared);
-
-impl Drop for ProcessLock<'_> {
-    fn drop(&mut self) {
-        self.0.unlock();
-    }
-}
-
-/// Stores of this process, for fork.
-fn registry() -> &'static Mutex<Vec<Weak<Store>>> {
-    static STORES: OnceLock<Mutex<Vec<Weak<Store>>>> = OnceLock::new();
-    STORES.get_or_init(Mutex::default)
-}
-
-static FORKING: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    /// Held from before a fork until after it, so that the child doesn't inherit it locked.
-    static REGISTRY_HELD: RefCell<Option<MutexGuard<'static, Vec<Weak<Store>>>>> = const { RefCell::new(None) };
-}
-
-/// Call before this thread forks: closes the connections of every store on a file.
-///
-/// SQLite keeps a table of open files in memory, locks included; a child that
-/// inherits it would take its parent's locks for its own. They reopen by themselves.
-pub fn before_fork() {
-    let stores = lock(registry());
-    FORKING.store(true, Ordering::SeqCst);
-    for store in stores.iter().filter_map(Weak::upgrade).filter(|store| store.path.is_some()) {
-        store.drop_connections();
-    }
-    REGISTRY_HELD.set(Some(stores));
-}
-
-/// Call after the fork, in parent and child. The child must open stores of its own.
-pub fn after_fork() {
-    FORKING.store(false, Ordering::SeqCst);
-    REGISTRY_HELD.set(None);
-}
-
-/// A seed that no other process or store has, for receipts.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.write_u128(
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos(),
-    );
-    hasher.finish()
-}
-
-/// The id of a queue by name.
-pub(super) fn queue_id(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
-    db.prepare_cached("SELECT id FROM queues WHERE name = ?1")?
-        .query_row([name], |row| row.get(0))
-        .optional()
 }
 
 /// The path of a file that stands beside the database.
@@ -536,6 +334,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks, also after a panic elsewhere: what the mutexes guard is whole between statements.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 
-use crate::engine::{self, Claim, Clock, Durability, Filter, Message, Options, Patience, Settlement};
+use crate::engine::{
+    self, Claim, Clock, Cursor, Durability, Filter, Message, Options, Patience, Settlement,
+};
 use error::InvalidInput;
 use records::{Attempt, Delivery, Put, Record, Stats, receipt_number};
 
@@ -123,6 +125,7 @@ impl Store {
         Ok(Self(store))
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "extracted for this call")]
     fn put(&self, py: Python<'_>, queue: &str, messages: Vec<MessageArgs>) -> PyResult<Vec<Put>> {
         let puts = detached(py, |patience| {
             let messages: Vec<Message> = messages.iter().map(message).collect();
@@ -155,7 +158,7 @@ impl Store {
             .collect();
         let claim = Claim { want, sources: &sources, round_robin, min_priority, worker };
         let timeout = timeout
-            .map(|seconds| Duration::try_from_secs_f64(seconds))
+            .map(Duration::try_from_secs_f64)
             .transpose()
             .map_err(|error| InvalidInput::new_err(format!("timeout: {error}.")))?;
         let (results, jobs) =
@@ -208,13 +211,12 @@ impl Store {
         until: Option<i64>,
         ids: Option<Vec<String>>,
         limit: usize,
-        after: Option<(i64, i64)>,
-    ) -> PyResult<(Vec<Record>, Option<(i64, i64)>)> {
+        after: Option<Cursor>,
+    ) -> PyResult<(Vec<Record>, Option<Cursor>)> {
         let state = known_state(state)?;
         let filter = Filter { state, task, error_class, text, group, reason, since, until, ids };
-        let (records, next) =
-            detached(py, |patience| self.0.list(queue, &filter, limit, after, patience))?;
-        Ok((records.into_iter().map(|record| Record::new(py, record)).collect(), next))
+        let page = detached(py, |patience| self.0.list(queue, &filter, limit, after, patience))?;
+        Ok((page.records.into_iter().map(|record| Record::new(py, record)).collect(), page.next))
     }
 
     #[allow(clippy::too_many_arguments, reason = "a filter's fields")]
@@ -265,8 +267,7 @@ impl Store {
         let state = known_state(state)?;
         let until = Some(until.unwrap_or(i64::MAX).min(as_of));
         let filter = Filter { state, task, error_class, text, group, reason, since, until, ids };
-        let done =
-            detached(py, |patience| self.0.apply(queue, action, &filter, limit, patience))?;
+        let done = detached(py, |patience| self.0.apply(queue, action, &filter, limit, patience))?;
         Ok((done.done, done.changed, done.not_found, done.more))
     }
 

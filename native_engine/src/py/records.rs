@@ -74,6 +74,7 @@ impl Delivery {
 /// What is kept of an error.
 #[pyclass(frozen, get_all, module = "django_localqueue._native")]
 #[derive(Clone)]
+#[allow(clippy::struct_field_names, reason = "the names of the Python record")]
 pub(super) struct Error {
     error_class: String,
     message: String,

@@ -1,0 +1,113 @@
+//! Who may write: one thread of a process at a time, and one process at a time.
+
+use std::path::Path;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::error::{Error, Result};
+use super::fork::FORKING;
+use super::schema;
+use super::shared::Shared;
+use super::store::{Patience, SLICE, Store, lock};
+use super::writer::Writer;
+
+/// The connection that writes, and whether a thread has it.
+#[derive(Default)]
+pub(super) struct Slot {
+    taken: bool,
+    writer: Option<Box<Writer>>,
+}
+
+impl Store {
+    pub(super) fn check_usable(&self) -> Result<()> {
+        if std::process::id() != self.pid {
+            return Err(Error::Forked);
+        }
+        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Takes the connection that writes, for one thread at a time.
+    pub(super) fn acquire(&self, patience: &dyn Patience) -> Result<Held<'_>> {
+        self.check_usable()?;
+        let mut slot = lock(&self.slot);
+        loop {
+            if self.is_closed() {
+                return Err(Error::Closed);
+            }
+            if !slot.taken && !FORKING.load(Ordering::SeqCst) {
+                slot.taken = true;
+                return Ok(Held { store: self, writer: slot.writer.take() });
+            }
+            let nap = if slot.taken { SLICE } else { Duration::from_millis(1) };
+            (slot, _) =
+                self.slot_free.wait_timeout(slot, nap).unwrap_or_else(PoisonError::into_inner);
+            if patience.is_over() {
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+
+    /// Takes the write lock among processes.
+    pub(super) fn lock_processes(
+        &self,
+        patience: &dyn Patience,
+        start: Instant,
+    ) -> Result<ProcessLock<'_>> {
+        loop {
+            let seen = self.shared.releases();
+            match self.shared.try_lock() {
+                Ok(true) => return Ok(ProcessLock(&self.shared)),
+                Ok(false) => self.shared.wait_for_release(seen, SLICE / 5),
+                Err(error) => {
+                    let path = self.path.as_deref().unwrap_or(Path::new(":memory:"));
+                    return Err(schema::unusable(path, "locked", &error));
+                }
+            }
+            if patience.is_over() {
+                return Err(Error::Interrupted);
+            }
+            if start.elapsed() >= self.options.busy_timeout {
+                return Err(Error::Busy {
+                    path: self.path.clone().unwrap_or_default(),
+                    seconds: start.elapsed().as_secs_f64(),
+                });
+            }
+        }
+    }
+
+    pub(super) fn drop_connections(&self) {
+        let mut slot = lock(&self.slot);
+        while slot.taken {
+            slot = self.slot_free.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+        slot.writer = None;
+        drop(slot);
+        *lock(&self.reader) = None;
+        self.syncer.close();
+    }
+}
+
+/// The writer in the hands of one thread; goes back when dropped.
+pub(super) struct Held<'a> {
+    store: &'a Store,
+    pub(super) writer: Option<Box<Writer>>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut slot = lock(&self.store.slot);
+        slot.taken = false;
+        slot.writer = self.writer.take();
+        drop(slot);
+        self.store.slot_free.notify_one();
+    }
+}
+
+pub(super) struct ProcessLock<'a>(&'a Shared);
+
+impl Drop for ProcessLock<'_> {
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
