@@ -244,7 +244,9 @@ fn many_threads_share_one_store_and_lose_nothing() {
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     let stats = bench.store.stats("q", &()).unwrap();
     assert_eq!((stats.ready, stats.processing, stats.acked), (0, 0, 200));
 }

@@ -16,6 +16,7 @@ use super::writer::Writer;
 #[derive(Default)]
 pub(super) struct Slot {
     taken: bool,
+    waiting: usize,
     writer: Option<Box<Writer>>,
 }
 
@@ -40,8 +41,10 @@ impl Store {
                 return Ok(Held { store: self, writer: slot.writer.take() });
             }
             let nap = if slot.taken { SLICE } else { Duration::from_millis(1) };
+            slot.waiting += 1;
             (slot, _) =
                 self.slot_free.wait_timeout(slot, nap).unwrap_or_else(PoisonError::into_inner);
+            slot.waiting -= 1;
             if patience.is_over() {
                 return Err(Error::Interrupted);
             }
@@ -79,8 +82,13 @@ impl Store {
     pub(super) fn drop_connections(&self) {
         let mut slot = lock(&self.slot);
         while slot.taken {
+            slot.waiting += 1;
             slot = self.slot_free.wait(slot).unwrap_or_else(PoisonError::into_inner);
+            slot.waiting -= 1;
         }
+        // The last connection to close removes the log, which other threads may be syncing: what
+        // is committed is synced first. Its error reaches whoever waits for that commit.
+        self.sync_all();
         slot.writer = None;
         drop(slot);
         *lock(&self.reader) = None;
@@ -99,8 +107,11 @@ impl Drop for Held<'_> {
         let mut slot = lock(&self.store.slot);
         slot.taken = false;
         slot.writer = self.writer.take();
+        let wake = slot.waiting > 0; // waking is a system call, even where nobody sleeps
         drop(slot);
-        self.store.slot_free.notify_one();
+        if wake {
+            self.store.slot_free.notify_one();
+        }
     }
 }
 

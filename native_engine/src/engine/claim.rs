@@ -31,9 +31,7 @@ pub(super) fn claim(
     let mut jobs = Vec::new();
     let mut open = Vec::new();
     for (index, source) in claim.sources.iter().enumerate() {
-        if let Some(queue) = unpaused(write, &source.queue)? {
-            promote(write, queue)?;
-            lapse(write, queue, source.max_retries, LAPSES)?;
+        if let Some(queue) = make_ready(write, source)? {
             open.push((index, queue));
         }
     }
@@ -59,13 +57,33 @@ pub(super) fn claim(
     Ok((jobs, last))
 }
 
-fn unpaused(write: &mut Write, name: &str) -> rusqlite::Result<Option<i64>> {
-    let Some(queue) = write.known_queue(name)? else { return Ok(None) };
-    let paused: bool = write
+/// Promotes what is due and lets lapsed leases go; None where nothing may be claimed.
+fn make_ready(write: &mut Write, source: &Source) -> rusqlite::Result<Option<i64>> {
+    let Some(queue) = write.known_queue(&source.queue)? else { return Ok(None) };
+    // One statement, for the common case that there is nothing to do.
+    let (paused, due, lapsed): (bool, bool, bool) = write
         .db()
-        .prepare_cached("SELECT paused FROM queues WHERE id = ?1")?
-        .query_row([queue], |row| row.get(0))?;
-    Ok((!paused).then_some(queue))
+        .prepare_cached(
+            "SELECT paused,
+               coalesce((SELECT at FROM messages INDEXED BY m_due
+                 WHERE queue = ?1 AND state = 1 ORDER BY at LIMIT 1) <= ?2, 0),
+               coalesce((SELECT at FROM messages INDEXED BY m_lease
+                 WHERE queue = ?1 AND state = 3 ORDER BY at LIMIT 1) <= ?3, 0)
+             FROM queues WHERE id = ?1",
+        )?
+        .query_row((queue, write.now, write.boot), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    if paused {
+        return Ok(None);
+    }
+    if due {
+        promote(write, queue)?;
+    }
+    if lapsed {
+        lapse(write, queue, source.max_retries, LAPSES)?;
+    }
+    Ok(Some(queue))
 }
 
 /// Makes due jobs ready, the longest due first.

@@ -72,12 +72,32 @@ pub(super) fn leads_when_retried(
     if lead < id || state == State::Processing as i64 {
         return Ok(false);
     }
+    step_back(write, lead)?;
+    Ok(true)
+}
+
+/// Whether a job with a lower id waits behind this lead: one that was retried meanwhile.
+pub(super) fn has_elder(
+    db: &Connection,
+    queue: i64,
+    group: &str,
+    id: i64,
+) -> rusqlite::Result<bool> {
+    db.prepare_cached(
+        "SELECT 1 FROM messages INDEXED BY m_blocked
+         WHERE queue = ?1 AND state = 2 AND grp = ?2 AND id < ?3",
+    )?
+    .exists((queue, group, id))
+}
+
+/// Makes an unclaimed lead one of the blocked: its own time moves to `since`, a due time stays.
+pub(super) fn step_back(write: &Write, id: i64) -> rusqlite::Result<()> {
     write
         .db()
         .prepare_cached(
-            "UPDATE messages SET state = 2, since = iif(state = 0, at, 0), at = iif(state = 0, 0, at)
-             WHERE id = ?1",
+            "UPDATE messages SET state = 2, since = iif(state = 0, at, 0),
+               at = iif(state = 0, 0, at) WHERE id = ?1",
         )?
-        .execute([lead])?;
-    Ok(true)
+        .execute([id])?;
+    Ok(())
 }

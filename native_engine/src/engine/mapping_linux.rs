@@ -28,7 +28,12 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     pub(super) fn own() -> Self {
         let zero = || AtomicU32::new(0);
-        Self::Own(Box::new(Words { bell: zero(), released: zero(), lock_waiters: zero() }))
+        Self::Own(Box::new(Words {
+            bell: zero(),
+            released: zero(),
+            lock_waiters: zero(),
+            bell_waiters: zero(),
+        }))
     }
 
     pub(super) fn of(file: &File) -> io::Result<Self> {

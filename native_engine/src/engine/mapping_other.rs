@@ -16,7 +16,7 @@ pub(super) struct Mapping(Words);
 impl Mapping {
     pub(super) fn own() -> Self {
         let zero = || AtomicU32::new(0);
-        Self(Words { bell: zero(), released: zero(), lock_waiters: zero() })
+        Self(Words { bell: zero(), released: zero(), lock_waiters: zero(), bell_waiters: zero() })
     }
 
     pub(super) fn of(_: &File) -> io::Result<Self> {

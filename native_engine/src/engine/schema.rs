@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::clock::Clock;
@@ -169,8 +170,18 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     connection
         .execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;")
         .map_err(sqlite)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    tune_statements(&connection, 64).map_err(sqlite)?;
     Ok(connection)
+}
+
+/// Keeps statements prepared, and their plans as they are.
+///
+/// Without the planner's stability guarantee a statement with a bound LIMIT is
+/// parsed anew each time it is bound: that was two fifths of a claim's time.
+fn tune_statements(connection: &Connection, capacity: usize) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(capacity);
+    Ok(())
 }
 
 fn check_owner(connection: &Connection, path: &Path) -> Result<()> {
@@ -196,7 +207,7 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
          PRAGMA cache_size = -16000;
          PRAGMA journal_size_limit = 67108864;",
     )?;
-    connection.set_prepared_statement_cache_capacity(128);
+    tune_statements(connection, 128)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version == 0 {

@@ -191,6 +191,12 @@ fn give_back(
     if let Some(error) = error {
         note_error(write, job.id, error)?;
     }
+    if let Some(group) = &job.group
+        && groups::has_elder(write.db(), job.queue, group, job.id)?
+    {
+        groups::step_back(write, job.id)?;
+        groups::promote_next(write, job.queue, group, job.since)?;
+    }
     write.ring = true;
     Ok(())
 }

@@ -33,6 +33,8 @@ pub(super) struct Words {
     pub(super) released: AtomicU32,
     /// How many wait for the write lock; too high after a crash, which costs a system call.
     pub(super) lock_waiters: AtomicU32,
+    /// How many wait for the bell; likewise.
+    pub(super) bell_waiters: AtomicU32,
 }
 
 /// One process' end of what is shared.
@@ -101,9 +103,11 @@ impl Shared {
 
     /// Tells all waiters, of all processes, that there may be work.
     pub(super) fn ring(&self) {
-        let bell = &self.words.get().bell;
-        bell.fetch_add(1, Ordering::SeqCst);
-        mapping::wake(bell, u32::MAX >> 1, NonZeroU32::MIN);
+        let words = self.words.get();
+        words.bell.fetch_add(1, Ordering::SeqCst);
+        if words.bell_waiters.load(Ordering::SeqCst) > 0 {
+            mapping::wake(&words.bell, u32::MAX >> 1, NonZeroU32::MIN);
+        }
     }
 
     /// Wakes the waiters of this process; those of others at most look once in vain.
@@ -115,7 +119,11 @@ impl Shared {
 
     /// Waits until the bell rings after `seen`, or for `at_most`; true if it may have rung.
     pub(super) fn wait(&self, seen: u32, at_most: Duration) -> bool {
-        mapping::wait(&self.words.get().bell, seen, at_most, self.own_bit | EVERYBODY)
+        let words = self.words.get();
+        words.bell_waiters.fetch_add(1, Ordering::SeqCst);
+        let rang = mapping::wait(&words.bell, seen, at_most, self.own_bit | EVERYBODY);
+        words.bell_waiters.fetch_sub(1, Ordering::SeqCst);
+        rang
     }
 }
 

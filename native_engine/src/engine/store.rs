@@ -302,6 +302,12 @@ impl Store {
         })
     }
 
+    pub(super) fn sync_all(&self) {
+        if self.path.is_some() && self.options.durability == Durability::Full {
+            let _ = self.syncer.wait(self.syncer.last());
+        }
+    }
+
     fn open_writer(&self) -> Result<Writer> {
         let db = match &self.path {
             None => schema::open_memory(&self.clock)?,

@@ -40,6 +40,11 @@ impl Syncer {
         state.committed
     }
 
+    /// The number of the latest commit.
+    pub(super) fn last(&self) -> u64 {
+        self.lock().committed
+    }
+
     /// Returns once commit `number`, and so every commit before it, is on the disk.
     ///
     /// The error is the disk's text: the commit stands, and a power cut may undo it.

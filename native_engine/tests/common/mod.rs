@@ -9,15 +9,15 @@ use native_engine::engine::{
     Settlement, Source, Store, Verb,
 };
 
-pub const LEASE: i64 = 60_000_000;
+pub(crate) const LEASE: i64 = 60_000_000;
 
-pub struct Bench {
-    pub folder: tempfile::TempDir,
-    pub clock: Arc<ManualClock>,
-    pub store: Arc<Store>,
+pub(crate) struct Bench {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) store: Arc<Store>,
 }
 
-pub fn options(clock: &Arc<ManualClock>) -> Options {
+pub(crate) fn options(clock: &Arc<ManualClock>) -> Options {
     Options {
         durability: Durability::Full,
         busy_timeout: Duration::from_secs(30),
@@ -25,19 +25,19 @@ pub fn options(clock: &Arc<ManualClock>) -> Options {
     }
 }
 
-pub fn open() -> Bench {
+pub(crate) fn open() -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
     let store = Store::open(Some(folder.path()), options(&clock)).unwrap();
     Bench { folder, clock, store }
 }
 
-pub fn put(store: &Store, payload: &str, group: Option<&str>) -> i64 {
+pub(crate) fn put(store: &Store, payload: &str, group: Option<&str>) -> i64 {
     let message = Message { payload: payload.as_bytes(), group, ..Message::default() };
     store.put("q", &[message], &()).unwrap()[0].id
 }
 
-pub fn settle(job: &Delivery, verb: Verb) -> Settlement {
+pub(crate) fn settle(job: &Delivery, verb: Verb) -> Settlement {
     Settlement {
         queue: "q".to_owned(),
         id: job.id,
@@ -51,7 +51,7 @@ pub fn settle(job: &Delivery, verb: Verb) -> Settlement {
     }
 }
 
-pub fn exchange(
+pub(crate) fn exchange(
     store: &Store,
     settlements: &[Settlement],
     want: usize,
@@ -62,10 +62,10 @@ pub fn exchange(
     store.exchange(settlements, &claim, Some(Duration::ZERO), &()).unwrap()
 }
 
-pub fn get(store: &Store) -> Option<Delivery> {
+pub(crate) fn get(store: &Store) -> Option<Delivery> {
     exchange(store, &[], 1).1.pop()
 }
 
-pub fn payload(job: Option<Delivery>) -> Option<String> {
+pub(crate) fn payload(job: Option<Delivery>) -> Option<String> {
     job.map(|job| String::from_utf8(job.payload).unwrap())
 }
