@@ -201,7 +201,7 @@ fn give_back(
     Ok(())
 }
 
-/// Makes a job a dead letter.
+/// Makes a job a dead letter, by a verb or, where nobody works on it, from outside.
 pub(super) fn bury(
     write: &mut Write,
     job: &Delivered,
@@ -209,12 +209,14 @@ pub(super) fn bury(
     reason: &str,
     error: Option<&Failure>,
 ) -> rusqlite::Result<()> {
+    // From outside, the verb that ended the last delivery stands.
     write
         .db()
         .prepare_cached(
-            "UPDATE messages SET state = 5, at = ?2, verb = ?3, reason = ?4 WHERE id = ?1",
+            "UPDATE messages SET state = 5, at = ?2, verb = iif(state = 3, ?3, verb), reason = ?4,
+               attempts = attempts - ?5 WHERE id = ?1",
         )?
-        .execute((job.id, write.now, verb as i64, reason))?;
+        .execute((job.id, write.now, verb as i64, reason, verb == Verb::Release))?;
     if let Some(error) = error {
         note_error(write, job.id, error)?;
     }
