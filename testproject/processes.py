@@ -1,0 +1,161 @@
+"""The demo's worker processes, and the lock that keeps two demos apart."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FINISH_SECONDS = 20.0  # a worker that is asked to stop finishes the jobs that run
+RETURN_SECONDS = 10.0  # asked again, it gives them back
+TAIL = 2_000
+
+
+class DemoError(Exception):
+    """The demo can't go on; the message says why and what to do."""
+
+
+class Lock:
+    """Held by the demo and, through the descriptor they inherit, by its workers.
+
+    So it is free only when the last of them has ended, however that came.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+
+    def __enter__(self) -> Self:
+        self._file = open(self._state / "lock", "a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            owner = self._file.read().strip()
+            self._file.close()
+            raise DemoError(
+                f"a demo, or a worker that it left behind, is running in {self._state}"
+                f" (the demo's process was {owner or 'not written down'}); end it first."
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+        return self
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` at the end only: no process shall start and go unnoticed.
+
+    By handlers and not by a mask, which the new process would inherit.
+    """
+    held: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, frame: held.append(number))
+        for number in INTERRUPTS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if held:
+        raise KeyboardInterrupt
+
+
+class Workers:
+    """Worker processes that end with the demo.
+
+    Each is in a session of its own: Ctrl-C in the terminal reaches the demo alone, which
+    then asks each worker once.
+    """
+
+    def __init__(self, base: Path, state: Path, lock: Lock) -> None:
+        self._base = base
+        self._state = state
+        self._lock = lock
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start a worker on both queues; what it says goes to ``<name>.log``."""
+        command = [sys.executable, "-m", "testproject.manage", "runqueueworker"]
+        command += ["--queue", "default", "--queue", "archives", *arguments]
+        with open(self._log(name), "wb") as log, _interrupts_held_back():
+            self._processes[name] = subprocess.Popen(
+                command,
+                cwd=self._base,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(self._lock.fileno(),),
+            )
+
+    def running(self) -> bool:
+        """Whether a worker lives."""
+        return any(process.poll() is None for process in self._processes.values())
+
+    def check_progress(self, progress: bool) -> None:
+        """Raise ``DemoError`` where the workers have failed without settling a job."""
+        for name, process in self._processes.items():
+            if process.returncode and not progress:
+                log = self._log(name)
+                said = log.read_bytes()[-TAIL:].decode(errors="replace").rstrip()
+                raise DemoError(
+                    f"{name} ended with exit code {process.returncode}; {log} ends with:\n{said}"
+                )
+
+    def wait(self) -> None:
+        """Wait for workers that end by themselves."""
+        for process in self._processes.values():
+            process.wait()
+
+    def stop(self) -> None:
+        """End every worker: asked, asked again, then killed. A Ctrl-C meanwhile kills at once."""
+        try:
+            for patience in (FINISH_SECONDS, RETURN_SECONDS):
+                for process in self._alive():
+                    process.send_signal(signal.SIGTERM)
+                deadline = time.monotonic() + patience
+                while self._alive() and time.monotonic() < deadline:
+                    time.sleep(0.02)
+        finally:
+            for process in self._alive():
+                process.kill()
+            self.wait()
+
+    def _alive(self) -> list[subprocess.Popen[bytes]]:
+        return [process for process in self._processes.values() if process.poll() is None]
+
+    def _log(self, name: str) -> Path:
+        return self._state / f"{name}.log"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
