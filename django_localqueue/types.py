@@ -149,7 +149,8 @@ class JobRecord:
     """A stored job in any state, as ``lookup``, ``list`` and ``list_failed`` return it.
 
     ``cursor`` is what ``list`` takes as ``after`` to go on behind this record.
-    ``history`` holds the ended attempts, oldest first; it is filled by ``lookup`` only.
+    ``history`` holds the ended attempts, oldest first; it and the traceback of ``error``
+    are filled by ``lookup`` only.
     """
 
     id: str

@@ -30,6 +30,10 @@ impl Store {
             let Some(id) = find_id(db, queue, id)? else { return Ok(None) };
             let Some(mut record) = load(db, id, times)? else { return Ok(None) };
             record.history = history(db, &record)?;
+            let last = record.history.iter().rev().find_map(|attempt| attempt.error.as_ref());
+            if let (Some(error), Some(last)) = (&mut record.error, last) {
+                error.traceback.clone_from(&last.traceback);
+            }
             Ok(Some(record))
         })
     }

@@ -253,7 +253,7 @@ pub struct Record {
     pub headers: Option<Vec<u8>>,
     /// Why it is a dead letter.
     pub reason: Option<String>,
-    /// The last error, without traceback.
+    /// The last error; its traceback is filled by `lookup`.
     pub error: Option<Failure>,
     /// When its last delivery was claimed.
     pub started_at: Option<i64>,

@@ -1,0 +1,211 @@
+"""One job, in whatever state it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import BadRequest
+from django.db import router, transaction
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.text import Truncator
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_localqueue import models
+from django_localqueue.console import audit, permissions
+from django_localqueue.console.acts import on_chosen
+from django_localqueue.console.display import cut, in_row, moment, shown
+from django_localqueue.console.filters import REASON_LABELS, STATE_LABELS
+from django_localqueue.console.keys import from_url, make_key, to_form
+from django_localqueue.console.stores import Unreadable, as_of, ask, known
+from django_localqueue.console.views.base import APP, ConsoleView
+from django_localqueue.types import Attempt, ErrorRecord, JobFilter, JobRecord
+
+logger = logging.getLogger("django_localqueue.console")
+
+WAITING = ("ready", "delayed", "blocked")
+LOG_ENTRIES = 20
+MAX_TITLE = 80
+
+OUTCOMES: Mapping[str, Any] = {
+    "ack": gettext_lazy("succeeded"),
+    "nack": gettext_lazy("failed, to be tried again"),
+    "fail": gettext_lazy("failed"),
+    "lapsed": gettext_lazy("lease ran out: the worker died or stalled"),
+}
+
+
+class JobView(ConsoleView):
+    """All that is known of a job."""
+
+    template_name = f"admin/{APP}/job.html"
+
+    def get(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        alias, id = from_url(object_id)
+        permissions.require(request, "view_job", known(alias))
+        time = as_of([alias])
+        record: JobRecord | Unreadable | None = ask(alias, lambda queue: queue.lookup(id))
+        context: dict[str, Any] = {
+            "alias": alias,
+            "id": id,
+            "list_url": self.back_to_list(),
+            "log_entries": self.log_entries(alias, id),
+        }
+        crumbs = [self.list_crumb("job")]
+        title = _("Job %s") % Truncator(id).chars(MAX_TITLE)
+        if isinstance(record, Unreadable):
+            return self.render(title, context | {"error": record.error}, crumbs=crumbs, status=503)
+        if record is None:
+            return self.render(title, context, crumbs=crumbs, status=404)
+        context |= self.job(alias, record) | {"as_of": str(time)}
+        return self.render(title, context, crumbs=crumbs)
+
+    def job(self, alias: str, record: JobRecord) -> dict[str, Any]:
+        """Return what the page shows of the job, and what may be done with it."""
+
+        def may(action: str) -> bool:
+            return permissions.has_permission(self.request, action, alias)
+
+        can_view_payload = may("view_job_payload")
+        state = record.state
+        return {
+            "job": record,
+            "facts": facts(alias, record),
+            "times": times(record),
+            "can_view_payload": can_view_payload,
+            "payload": shown(record.payload) if can_view_payload else None,
+            "result": shown(record.result) if can_view_payload and record.result else None,
+            "has_result": record.result is not None,
+            "headers": [
+                (name, cut(json.dumps(value, ensure_ascii=True))[0])
+                for name, value in record.headers.items()
+            ],
+            "last_error": error_block(last_error(record)),
+            "attempts": [attempt_row(attempt) for attempt in record.history],
+            "key": to_form(alias, record.id),
+            "act_url": self.url("job_act"),
+            "retry_url": self.retry_url(alias, record.id),
+            "can_retry": state == "failed" and may("retry_job"),
+            "can_purge": state in ("failed", "acked") and may("purge_queue"),
+            "can_discard": state in WAITING and may("discard_job"),
+        }
+
+    def back_to_list(self) -> str:
+        """Return the address of the list that the page was opened from."""
+        query = QueryDict(self.request.GET.get("list", "")).urlencode()
+        url = self.url("job_changelist")
+        return f"{url}?{query}" if query else url
+
+    def log_entries(self, alias: str, id: str) -> list[LogEntry]:
+        """Return what operators did with this job alone, newest first."""
+        try:
+            with transaction.atomic(using=router.db_for_read(LogEntry)):
+                entries = LogEntry.objects.filter(
+                    content_type=ContentType.objects.get_for_model(models.Job),
+                    object_id=make_key(alias, id),
+                )
+                return list(entries.select_related("user").order_by("-action_time")[:LOG_ENTRIES])
+        except Exception:
+            logger.exception("The admin's log could not be read.")
+            return []
+
+
+class RetryJobView(ConsoleView):
+    """Retry one dead letter, at once."""
+
+    http_method_names = ("post",)
+
+    def post(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        alias, id = from_url(object_id)
+        permissions.require(request, "retry_job", known(alias))
+        act = on_chosen("retry", [(alias, id)], JobFilter(), page_time(request, [alias]))
+        audit.record(request, act)
+        self.report(act)
+        return self.back(self.url("job_changelist"))
+
+
+def page_time(request: HttpRequest, names: list[str]) -> int:
+    """Return the time of the page that the form was on; now where it names none or a later one.
+
+    Raises ``BadRequest`` for what isn't a time: taking it for now would act on more jobs.
+    """
+    now = as_of(names)
+    given = request.POST.get("as_of")
+    if given is None:
+        return now
+    if not (given.isascii() and given.isdigit() and len(given) < 19):
+        raise BadRequest("The time of the page is not a number of microseconds.")
+    return min(int(given), now)
+
+
+def facts(alias: str, record: JobRecord) -> list[tuple[str, Any]]:
+    """Return label and value of what is set."""
+    rows: list[tuple[str, Any]] = [
+        (_("Id"), record.id),
+        (_("Queue"), alias),
+        (_("State"), STATE_LABELS[record.state]),
+        (_("Reason"), REASON_LABELS.get(record.reason or "", record.reason)),
+        (_("Task"), record.task),
+        (_("Attempts"), str(record.attempts)),
+        (_("Retries at most"), None if record.max_retries is None else str(record.max_retries)),
+        (_("Priority"), str(record.priority)),
+        (_("Group"), record.group_id),
+        (_("Worker"), record.worker),
+        (_("Cancellation"), _("asked for") if record.cancel_requested else None),
+    ]
+    return [(label, value) for label, value in rows if value not in (None, "")]
+
+
+def times(record: JobRecord) -> list[tuple[str, Any]]:
+    """Return label and value of the times that are set."""
+    rows = [
+        (_("Put"), record.created_at),
+        (_("Waiting since"), record.waiting_since),
+        (_("Due"), record.due_at),
+        (_("Started"), record.started_at),
+        (_("Lease ends"), record.lease_expires_at),
+        (_("Finished"), record.finished_at),
+    ]
+    return [(label, moment(value)) for label, value in rows if value is not None]
+
+
+def last_error(record: JobRecord) -> ErrorRecord | None:
+    """Return why the job failed; the traceback may be kept with the last attempt only."""
+    error = record.error
+    of_attempt = record.history[-1].error if record.history else None
+    if error is None or of_attempt is None or error.traceback:
+        return error
+    is_same = (error.error_class, error.message) == (of_attempt.error_class, of_attempt.message)
+    return of_attempt if is_same else error
+
+
+def error_block(error: ErrorRecord | None) -> dict[str, Any] | None:
+    """Return the parts of an error, cut to what a page should hold."""
+    if error is None:
+        return None
+    text, note = cut(error.traceback)
+    return {
+        "error_class": error.error_class,
+        "message": cut(error.message)[0],
+        "in_row": in_row(error),
+        "place": error.place,
+        "traceback": text,
+        "note": note,
+    }
+
+
+def attempt_row(attempt: Attempt) -> dict[str, Any]:
+    """Return what the table shows of an attempt."""
+    return {
+        "number": attempt.number,
+        "worker": attempt.worker or "-",
+        "started": moment(attempt.started_at),
+        "ended": moment(attempt.ended_at),
+        "outcome": OUTCOMES.get(attempt.outcome, attempt.outcome),
+        "error": error_block(attempt.error),
+    }
