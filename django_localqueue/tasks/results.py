@@ -1,0 +1,160 @@
+"""Results of tasks, made from what a queue keeps of a job."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.exceptions import SuspiciousOperation
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from django_localqueue import conf
+from django_localqueue.backends.base import BaseQueue
+from django_localqueue.queues import queues
+from django_localqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus
+from django_localqueue.types import Attempt, ErrorRecord, Job, JobRecord, State, to_datetime
+
+STATUSES: dict[State, TaskResultStatus] = {
+    "ready": TaskResultStatus.READY,
+    "delayed": TaskResultStatus.READY,
+    "blocked": TaskResultStatus.READY,
+    "processing": TaskResultStatus.RUNNING,
+    "acked": TaskResultStatus.SUCCESSFUL,
+    "failed": TaskResultStatus.FAILED,
+}
+#: Reasons that come from outside of an attempt, so from no attempt's error.
+ENDED_BY_HAND = ("cancelled", "discarded", "expired")
+
+
+def find_task(path: str) -> Task[Any, Any]:
+    """Return the task of this dotted path.
+
+    Raises:
+        ImportError: nothing has this path.
+        SuspiciousOperation: what has it is not a task of this path, so it is not run.
+    """
+    found = import_string(path)
+    if not isinstance(found, Task) or found.module_path != path:
+        raise SuspiciousOperation(f"{path!r} is not a task; nothing but a declared task is run.")
+    return found
+
+
+def alias_of(queue: BaseQueue) -> str:
+    """Return the alias of LOCALQUEUE that this queue has; the queue's name where it has none."""
+    aliases = [alias for alias in queues if queues.settings(alias).name == queue.name]
+    if len(aliases) > 1:
+        aliases = [alias for alias in aliases if queues[alias].store_key == queue.store_key]
+    return aliases[0] if aliases else queue.name
+
+
+def when(microseconds: Any) -> datetime.datetime | None:
+    """Return the time that a record means, aware or naive as the project's times are."""
+    if not isinstance(microseconds, int):
+        return None
+    try:
+        moment = to_datetime(microseconds)
+    except OverflowError:
+        return None
+    return moment if conf.setting("USE_TZ") else timezone.make_naive(moment)
+
+
+def variant(
+    task: Task[Any, Any], job: Job | JobRecord, queue_alias: str, backend: str
+) -> Task[Any, Any]:
+    """Return the task as it was enqueued: with its priority, queue, backend and time."""
+    wanted: dict[str, Any] = {
+        "priority": job.priority,
+        "queue_name": queue_alias,
+        "backend": backend,
+        "run_after": when(job.headers.get("run_after")),
+    }
+    if all(getattr(task, name) == value for name, value in wanted.items()):
+        return task
+    return task.using(**wanted)
+
+
+def make(
+    task: Task[Any, Any],
+    *,
+    id: str,
+    status: TaskResultStatus,
+    enqueued_at: int,
+    args: Any,
+    kwargs: Any,
+    backend: str,
+    started: Sequence[int] = (),
+    finished_at: int | None = None,
+    errors: Sequence[TaskError] = (),
+    worker_ids: Sequence[str] = (),
+) -> TaskResult[Any, Any]:
+    """Return a result; times in microseconds. Its arguments are normalized to JSON."""
+    return TaskResult(
+        task=task,
+        id=id,
+        status=status,
+        enqueued_at=when(enqueued_at),
+        started_at=when(started[0]) if started else None,
+        last_attempted_at=when(started[-1]) if started else None,
+        finished_at=when(finished_at),
+        args=args,
+        kwargs=kwargs,
+        backend=backend,
+        errors=list(errors),
+        worker_ids=list(worker_ids),
+    )
+
+
+def of_record(
+    record: JobRecord, queue: BaseQueue, alias: str, backend: str
+) -> TaskResult[Any, Any]:
+    """Return the result of a stored job; see ``get_result`` for what is raised."""
+    task = find_task(record.task or "")
+    undecodable = record.reason == "undecodable"
+    payload = {} if undecodable else queue.serializer.loads(record.payload)
+    started = [attempt.started_at for attempt in record.history]
+    workers = [attempt.worker for attempt in record.history]
+    if record.state == "processing":
+        started.append(record.started_at or record.created_at)
+        workers.append(record.worker or "")
+    status = STATUSES[record.state]
+    errors = errors_of(record.history)
+    if record.reason in ENDED_BY_HAND:
+        errors.append(task_error(ErrorRecord(message=f"The job was {record.reason}.")))
+    result = make(
+        variant(task, record, alias, backend),
+        id=record.id,
+        status=status,
+        enqueued_at=record.headers.get("enqueued_at", record.created_at),
+        args=payload.get("args", []),
+        kwargs=payload.get("kwargs", {}),
+        backend=backend,
+        started=started,
+        finished_at=record.finished_at,
+        errors=errors,
+        worker_ids=workers,
+    )
+    if status == TaskResultStatus.SUCCESSFUL and record.result is not None:
+        set_fields(result, _return_value=queue.serializer.loads(record.result))
+    return result
+
+
+def errors_of(history: Sequence[Attempt]) -> list[TaskError]:
+    """Return what went wrong in each attempt that failed."""
+    return [task_error(attempt.error) for attempt in history if attempt.error is not None]
+
+
+def task_error(error: ErrorRecord) -> TaskError:
+    """Return an error as tasks have it; a text without an exception is a ``LocalQueueError``."""
+    path = error.error_class or "django_localqueue.exceptions.LocalQueueError"
+    return TaskError(
+        exception_class_path=path if "." in path else f"builtins.{path}",
+        traceback=error.traceback or error.message,
+    )
+
+
+def set_fields(result: TaskResult[Any, Any], **fields: Any) -> None:
+    """Change a result, which Django declares frozen and changes like this itself."""
+    for name, value in fields.items():
+        object.__setattr__(result, name, value)

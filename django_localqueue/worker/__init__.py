@@ -1,0 +1,20 @@
+"""The worker: claims jobs, runs them, renews their leases and stops cleanly.
+
+It needs no Django settings and knows no SQL; what it knows of a queue is
+``BaseQueue``.
+"""
+
+from __future__ import annotations
+
+from django_localqueue.worker.executor import Executor, Handler, HandlerExecutor, Running, current
+from django_localqueue.worker.worker import Summary, Worker
+
+__all__ = [
+    "Executor",
+    "Handler",
+    "HandlerExecutor",
+    "Running",
+    "Summary",
+    "Worker",
+    "current",
+]

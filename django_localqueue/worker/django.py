@@ -1,0 +1,96 @@
+"""Running jobs inside Django: what a request's start and end do, done around each job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from django.core.cache import close_caches
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, reset_queries
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_localqueue.types import ErrorRecord, Settle
+from django_localqueue.worker.executor import (
+    Executor,
+    Handler,
+    Running,
+    as_plain_call,
+    run_handler,
+)
+
+TaskRunner = Callable[[Running], Settle]
+
+
+class DjangoExecutor(Executor):
+    """Runs tasks, and plain jobs with the handler of their queue.
+
+    Around each job, in its thread: database connections that broke are closed, the
+    query log is emptied and the caches' connections are given back. Language and time
+    zone are those of the settings: what a job activates ends with its context.
+
+    Args:
+        run_task: runs a job that is a call of a task; None where the project has no
+            tasks framework.
+        handlers: by store key and name of a queue, what runs its plain jobs.
+    """
+
+    def __init__(
+        self, run_task: TaskRunner | None, handlers: Mapping[tuple[str, str], Handler]
+    ) -> None:
+        self._run_task = run_task
+        self._handlers = {key: as_plain_call(handler) for key, handler in handlers.items()}
+
+    def run(self, running: Running) -> Settle:
+        keep_connections_healthy()
+        reset_queries()
+        try:
+            return self._run(running)
+        finally:
+            keep_connections_healthy()
+            close_caches()
+
+    def close_thread(self) -> None:
+        connections.close_all()
+
+    def _run(self, running: Running) -> Settle:
+        job = running.job
+        if job.task is not None:
+            if self._run_task is None:
+                return _fail(
+                    running,
+                    "The job is a call of a task, and this project has no tasks framework:"
+                    " install django-localqueue[tasks], or Django 6.",
+                )
+            return self._run_task(running)
+        handler = self._handlers.get((job.queue.store_key, job.queue.name))
+        if handler is None:
+            return _fail(
+                running,
+                f"The job is plain data, and the queue {job.queue.name!r} has no HANDLER:"
+                " set it in LOCALQUEUE to the dotted path of a function that takes the job.",
+            )
+        return run_handler(handler, running)
+
+
+def keep_connections_healthy() -> None:
+    """Close this thread's database connections that broke or that are too old.
+
+    As ``close_old_connections``, but SQLite's are not closed for their age: with
+    CONN_MAX_AGE at its default that would be after each job, and the last one to
+    close an SQLite database in WAL mode checkpoints it and removes the WAL. Those in
+    a transaction, as a test's are, are left alone.
+    """
+    for connection in connections.all(initialized_only=True):
+        _keep_healthy(connection)
+
+
+def _keep_healthy(connection: BaseDatabaseWrapper) -> None:
+    if connection.in_atomic_block:
+        return
+    if connection.vendor == "sqlite":
+        connection.close_at = None
+    connection.close_if_unusable_or_obsolete()
+
+
+def _fail(running: Running, message: str) -> Settle:
+    return Settle(running.job, "fail", error=ErrorRecord.of(ImproperlyConfigured(message)))
