@@ -203,8 +203,8 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<()> {
 fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
     connection.execute_batch(
         "PRAGMA synchronous = NORMAL;
-         PRAGMA temp_store = MEMORY;
          PRAGMA cache_size = -16000;
+         PRAGMA wal_autocheckpoint = 4000;
          PRAGMA journal_size_limit = 67108864;",
     )?;
     tune_statements(connection, 128)?;

@@ -209,8 +209,11 @@ impl Store {
             }
             Err(error) => {
                 if matches!(error, Error::Corrupt(..) | Error::Unavailable(..)) {
+                    // Whatever state it is in, the next call starts afresh; what others committed
+                    // is synced first, for the last connection to close removes the log.
+                    self.sync_all();
                     self.syncer.close();
-                    held.writer = None; // whatever state it is in, the next call starts afresh
+                    held.writer = None;
                 }
                 Err(error)
             }
@@ -311,25 +314,33 @@ impl Store {
     fn open_writer(&self) -> Result<Writer> {
         let db = match &self.path {
             None => schema::open_memory(&self.clock)?,
-            Some(path) => {
-                let db = schema::open_writer(path, &self.clock)?;
-                let mark = beside(path, "-unsynced");
-                if mark.exists() || self.syncer.has_failed() {
-                    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
-                        .and_then(|busy| {
-                            if busy == 0 { Ok(()) } else { Err(rusqlite::Error::InvalidQuery) }
-                        })
-                        .map_err(|_| {
-                            Error::NotSynced(path.clone(), "its log can't be checkpointed".into())
-                        })?;
-                    self.syncer.checkpointed();
-                    let _ = std::fs::remove_file(&mark);
-                }
-                db
-            }
+            Some(path) => schema::open_writer(path, &self.clock)?,
         };
         db.busy_timeout(SLICE).map_err(|error| self.error(&error, Instant::now()))?;
+        if let Some(path) = &self.path {
+            let mark = beside(path, "-unsynced");
+            if mark.exists() || self.syncer.has_failed() {
+                checkpoint_whole(&db, path)?;
+                self.syncer.checkpointed();
+                // Left behind, it costs the next opening another checkpoint.
+                let _ = std::fs::remove_file(&mark);
+            }
+        }
         Ok(Writer { db, queues: std::collections::HashMap::new(), random: seed() })
+    }
+}
+
+/// Brings a log that couldn't be synced into the database itself, or says who is in the way.
+fn checkpoint_whole(db: &Connection, path: &Path) -> Result<()> {
+    let busy = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    match busy {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Error::Unavailable(format!(
+            "The disk once failed to confirm what was written to {}, and its log can't be brought in \
+             while another program reads it; end that program's read transaction. Nothing was stored.",
+            path.display()
+        ))),
+        Err(error) => Err(Error::from_sqlite(&error, path)),
     }
 }
 
