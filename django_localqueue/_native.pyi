@@ -9,6 +9,22 @@ import builtins
 from collections.abc import Sequence
 from typing import Literal, final
 
+__all__ = [
+    "BUILD_PROFILE",
+    "SQLITE_VERSION",
+    "Attempt",
+    "Delivery",
+    "Error",
+    "ManualClock",
+    "Put",
+    "Record",
+    "Stats",
+    "Store",
+    "__version__",
+    "after_fork",
+    "before_fork",
+]
+
 __version__: str
 #: "release" or "debug".
 BUILD_PROFILE: str
@@ -127,7 +143,7 @@ class Store:
         busy_timeout: float = 30.0,
         clock: ManualClock | None = None,
     ) -> Store:
-        """Open ``folder``/localqueue.db, making both where missing; None is a private store in memory.
+        """Open ``folder``/localqueue.db, making both where missing; None is a store in memory.
 
         Raises StoreUnavailable and its kinds, StoreBusy, StoreFull.
         """
@@ -170,8 +186,10 @@ class Store:
         """
 
     def interrupt(self) -> None: ...
-    def extend_lease(self, queue: str, id: int, receipt: str, micros: int) -> tuple[str | None, bool, int]:
-        """Return (why the lease was lost or None, cancel requested, the new wall time of its end)."""
+    def extend_lease(
+        self, queue: str, id: int, receipt: str, micros: int
+    ) -> tuple[str | None, bool, int]:
+        """Return why the lease was lost or None, cancel requested, the wall time of its end."""
 
     def stats(self, queue: str) -> Stats: ...
     def lookup(self, queue: str, id: str) -> Record | None: ...
@@ -227,7 +245,9 @@ class Store:
         """Return None where there is no such job."""
 
     def cancel(self, queue: str, id: str) -> bool | None: ...
-    def purge(self, queue: str, finished_before: int, include_failed: bool, limit: int | None) -> int: ...
+    def purge(
+        self, queue: str, finished_before: int, include_failed: bool, limit: int | None
+    ) -> int: ...
     def reclaim(self, queue: str, max_retries: int) -> int: ...
     def set_paused(self, queue: str, paused: bool) -> None: ...
     def vacuum(self) -> None: ...

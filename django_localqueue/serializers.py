@@ -43,7 +43,9 @@ class JSONSerializer:
             except UnicodeEncodeError:  # a lone surrogate: only the escaped form can carry it
                 return self._encode_ascii(data).encode()
         except RecursionError:
-            raise SerializationError("The payload is nested too deeply, or contains itself.") from None
+            raise SerializationError(
+                "The payload is nested too deeply, or contains itself."
+            ) from None
         except _BadValue as bad:
             raise SerializationError(bad.text()) from None
         except (TypeError, ValueError) as error:

@@ -7,73 +7,42 @@ stores. The rules of each verb are in docs/guarantees.md, their tests in
 
 from __future__ import annotations
 
-import math
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from django_localqueue.backends.arguments import (
+    HEADERS,
+    Message,
+    Settlement,
+    microseconds,
+    seconds,
+    text,
+    whole,
+)
+from django_localqueue.backends.inspection import InspectableQueue
 from django_localqueue.exceptions import (
     Empty,
     InvalidInput,
     LeaseExpired,
-    LocalQueueError,
     PayloadTooLarge,
 )
 from django_localqueue.serializers import JSONSerializer, Serializer
 from django_localqueue.types import (
-    MICROSECONDS,
-    STATES,
-    Action,
-    Applied,
     ErrorRecord,
     Exchange,
     Job,
-    JobFilter,
     JobId,
-    JobRecord,
     NewJob,
-    Page,
     Reason,
     Settle,
-    Stats,
 )
 
-MAX_SECONDS = 100 * 365 * 86_400  # a century: nobody means more
-MAX_NAME = 255
 MAX_BATCH = 100_000
-HEADERS = JSONSerializer()
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A checked ``NewJob``, ready to be stored: bytes, and microseconds."""
-
-    payload: bytes
-    job_id: str | None
-    delay: int
-    priority: int
-    group_id: str | None
-    max_retries: int | None
-    task: str | None
-    headers: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """A checked ``Settle``: bytes, and microseconds."""
-
-    job: Job
-    verb: str
-    delay: int
-    result: bytes | None
-    error: ErrorRecord | None
-    reason: str
-
-
-class BaseQueue(ABC):
+class BaseQueue(InspectableQueue):
     """A named line of jobs in a store.
 
     Args:
@@ -111,6 +80,9 @@ class BaseQueue(ABC):
         if retention_seconds is not None:
             seconds(retention_seconds, "retention_seconds")
         self.retention_seconds = retention_seconds
+        for method in ("dumps", "loads"):
+            if serializer is not None and not callable(getattr(serializer, method, None)):
+                raise InvalidInput(f"serializer must have {method}(), and it is {serializer!r}.")
         self.serializer: Serializer = JSONSerializer() if serializer is None else serializer
 
     # ---- putting
@@ -223,7 +195,7 @@ class BaseQueue(ABC):
         lease_seconds: float | None = None,
         worker: str = "",
     ) -> list[Job]:
-        """Take up to ``n`` jobs at once, each with a receipt of its own; ``[]`` where none is ready.
+        """Take up to ``n`` jobs, each with a receipt of its own; ``[]`` where none is ready.
 
         With ``block`` it waits until there is at least one. Other arguments as ``get``.
         """
@@ -355,141 +327,9 @@ class BaseQueue(ABC):
         if error is not None:
             raise error
 
-    # ---- looking
-
-    @abstractmethod
-    def stats(self) -> Stats:
-        """Return the counts of this queue, one consistent snapshot across processes."""
-
-    @abstractmethod
-    def lookup(self, id: str) -> JobRecord | None:
-        """Return the job with this public id, its history filled in, or None."""
-
-    def list(
-        self,
-        filter: JobFilter | None = None,
-        *,
-        limit: int = 100,
-        after: tuple[int, int] | None = None,
-    ) -> Page:
-        """Return jobs of one state, newest first (waiting and running ones: next first).
-
-        Args:
-            filter: which; default the dead letters.
-            limit: records a page, 1 to 1,000.
-            after: ``cursor`` of the record, or ``next`` of the page, to go on behind.
-        """
-        whole(limit, "limit", 1, 1_000)
-        return self._list(self._filter(filter), limit, after)
-
-    def count(self, filter: JobFilter | None = None, *, cap: int = 10_000) -> int:
-        """Return how many jobs match, counting no further than ``cap``."""
-        whole(cap, "cap", 1, 10_000_000)
-        return self._count(self._filter(filter), cap)
-
-    def list_failed(self, limit: int = 100, offset: int = 0) -> list_[JobRecord]:
-        """Return dead letters, newest first.
-
-        ``offset`` costs time in proportion; to read all of them page by key with ``list``.
-        """
-        whole(limit, "limit", 1, 100_000)
-        whole(offset, "offset", 0, 100_000_000)
-        return self._list_failed(limit, offset)
-
-    # ---- repairing
-
-    def retry_failed(self, message_id: str) -> bool:
-        """Move a dead letter back to ready, its attempts at 0 and its history kept.
-
-        Returns False where the job isn't failed (any more); then nothing changed.
-        Raises ``JobNotFound`` where there is no such job.
-        """
-        return self._retry_failed(text(str(message_id), "message_id"))
-
-    def apply(
-        self,
-        action: Action,
-        filter: JobFilter,
-        *,
-        as_of: int | None = None,
-        limit: int = 100_000,
-    ) -> Applied:
-        """Do one thing to every job that matches.
-
-        Args:
-            action: ``"retry"`` (failed to ready), ``"discard"`` (waiting to failed,
-                reason ``discarded``) or ``"purge"`` (acked or failed: remove).
-            filter: which jobs; its ``state`` must suit the action.
-            as_of: microseconds since the epoch; jobs that came into their state
-                later are left alone. Default: now.
-            limit: how many jobs at most.
-
-        Runs in many short transactions, each complete in itself.
-        """
-        suits = {
-            "retry": ("failed",),
-            "purge": ("acked", "failed"),
-            "discard": ("ready", "delayed", "blocked"),
-        }
-        if action not in suits:
-            raise InvalidInput(f"There is no action {action!r}; use one of {', '.join(suits)}.")
-        checked = self._filter(filter)
-        if checked.state not in suits[action]:
-            raise InvalidInput(
-                f"{action!r} takes jobs that are {' or '.join(suits[action])},"
-                f" and the filter asks for {checked.state!r} ones."
-            )
-        whole(limit, "limit", 1, 100_000_000)
-        return self._apply(action, checked, self.now() if as_of is None else as_of, limit)
-
-    def cancel(self, id: str) -> bool:
-        """Make a waiting job a dead letter (``cancelled``), or ask a running one to stop.
-
-        Returns True where the job was or will be cancelled, False where it had
-        already finished. A running job hears of it when its lease is next extended.
-        Raises ``JobNotFound``.
-        """
-        return self._cancel(text(str(id), "id"))
-
-    def purge(self, older_than: float, include_failed: bool = False) -> int:
-        """Remove jobs that finished more than ``older_than`` seconds ago; return how many.
-
-        Acked jobs, and failed ones only if asked; nothing that is waiting or running.
-        """
-        seconds(older_than, "older_than")
-        return self._purge(older_than, include_failed)
-
-    def prune(self, limit: int = 1_000) -> int:
-        """Remove up to ``limit`` acked jobs that are past the queue's retention; return how many."""
-        whole(limit, "limit", 1, 1_000_000)
-        return 0 if self.retention_seconds is None else self._prune(limit)
-
-    @abstractmethod
-    def reclaim_expired_leases(self) -> int:
-        """Give back every job whose lease has run out; return how many.
-
-        Claims do this by themselves, some at a time.
-        """
-
-    @abstractmethod
-    def pause(self) -> None:
-        """Deliver nothing until ``resume``, in every process; ``put`` goes on."""
-
-    @abstractmethod
-    def resume(self) -> None:
-        """Deliver again."""
-
-    @abstractmethod
-    def vacuum(self) -> None:
-        """Give unused space back to the disk. Locks the whole store while it runs."""
-
     @abstractmethod
     def close(self) -> None:
         """Close the queue; using it afterwards raises ``QueueClosed``. Waiting calls end."""
-
-    def now(self) -> int:
-        """The store's wall time, microseconds since the epoch."""
-        return time.time_ns() // 1_000
 
     def __enter__(self) -> Self:
         return self
@@ -508,12 +348,12 @@ class BaseQueue(ABC):
     # ---- what a backend does
 
     @abstractmethod
-    def _put(self, messages: list_[Message]) -> list_[JobId]: ...
+    def _put(self, messages: list[Message]) -> list[JobId]: ...
 
     @abstractmethod
     def _exchange(
         self,
-        settlements: list_[Settlement],
+        settlements: list[Settlement],
         want: int,
         sources: tuple[BaseQueue, ...],
         *,
@@ -525,30 +365,6 @@ class BaseQueue(ABC):
         worker: str,
     ) -> Exchange: ...
 
-    @abstractmethod
-    def _list(self, filter: JobFilter, limit: int, after: tuple[int, int] | None) -> Page: ...
-
-    @abstractmethod
-    def _count(self, filter: JobFilter, cap: int) -> int: ...
-
-    @abstractmethod
-    def _list_failed(self, limit: int, offset: int) -> list_[JobRecord]: ...
-
-    @abstractmethod
-    def _retry_failed(self, id: str) -> bool: ...
-
-    @abstractmethod
-    def _apply(self, action: Action, filter: JobFilter, as_of: int, limit: int) -> Applied: ...
-
-    @abstractmethod
-    def _cancel(self, id: str) -> bool: ...
-
-    @abstractmethod
-    def _purge(self, older_than: float, include_failed: bool) -> int: ...
-
-    @abstractmethod
-    def _prune(self, limit: int) -> int: ...
-
     # ---- checks
 
     def _message(self, job: NewJob, where: str) -> Message:
@@ -556,9 +372,9 @@ class BaseQueue(ABC):
             payload = self.serializer.dumps(job.data)
             if len(payload) > self.max_payload_bytes:
                 raise PayloadTooLarge(
-                    f"The payload has {len(payload)} bytes and the queue {self.name!r} takes at most"
-                    f" {self.max_payload_bytes}; store the data elsewhere and put a reference to it,"
-                    " or raise max_payload_bytes."
+                    f"The payload has {len(payload)} bytes and the queue {self.name!r} takes at"
+                    f" most {self.max_payload_bytes}; store the data elsewhere and put a reference"
+                    " to it, or raise max_payload_bytes."
                 )
             headers = job.headers
             return Message(
@@ -589,11 +405,12 @@ class BaseQueue(ABC):
             raise LeaseExpired(f"The job {job.id} was not claimed from this store.", "unknown")
         result = None
         if settle.verb == "ack" and settle.result is not None:
-            result = self.serializer.dumps(settle.result)
-            if len(result) > self.max_payload_bytes:
+            result = job.queue.serializer.dumps(settle.result)
+            if len(result) > job.queue.max_payload_bytes:
                 raise PayloadTooLarge(
-                    f"The result has {len(result)} bytes, and at most {self.max_payload_bytes} are"
-                    " kept; store it elsewhere and return a reference to it."
+                    f"The result has {len(result)} bytes, and at most"
+                    f" {job.queue.max_payload_bytes} are kept; store it elsewhere and return a"
+                    " reference to it."
                 )
         return Settlement(
             job,
@@ -603,59 +420,3 @@ class BaseQueue(ABC):
             ErrorRecord.of(settle.error),
             settle.reason,
         )
-
-    def _filter(self, filter: JobFilter | None) -> JobFilter:
-        filter = JobFilter() if filter is None else filter
-        if filter.state not in STATES:
-            raise InvalidInput(f"There is no state {filter.state!r}; use one of {', '.join(STATES)}.")
-        return filter
-
-
-list_ = list  # the method named list hides the type below it in the class body
-
-
-def text(value: object, name: str, *, limit: int = MAX_NAME, empty: bool = False) -> str:
-    """Return ``value`` if it is storable text; raises ``InvalidInput`` naming ``name``."""
-    if not isinstance(value, str):
-        raise InvalidInput(f"{name} must be text, and it is {value!r}.")
-    if not value and not empty:
-        raise InvalidInput(f"{name} is empty; give it at least one character.")
-    if len(value) > limit:
-        raise InvalidInput(f"{name} has {len(value)} characters, and at most {limit} are allowed.")
-    if "\x00" in value:
-        raise InvalidInput(f"{name} contains a NUL character; leave it out.")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput(
-            f"{name} contains a lone surrogate, which UTF-8 can't carry; replace it."
-        ) from None
-    return value
-
-
-def whole(value: object, name: str, low: int, high: int) -> int:
-    """Return ``value`` if it is a whole number in range; raises ``InvalidInput``."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{name} must be a whole number, and it is {value!r}.")
-    if not low <= value <= high:
-        raise InvalidInput(f"{name} must be from {low} to {high}, and it is {value}.")
-    return value
-
-
-def seconds(value: object, name: str, *, positive: bool = False) -> float:
-    """Return ``value`` if it is a sane number of seconds; raises ``InvalidInput``."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInput(f"{name} must be a number of seconds, and it is {value!r}.")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInput(f"{name} must be a finite number of seconds, and it is {value!r}.")
-    if value < 0 or (positive and value < 0.001):
-        least = "at least 0.001" if positive else "0 or more"
-        raise InvalidInput(f"{name} must be {least} seconds, and it is {value}.")
-    if value > MAX_SECONDS:
-        raise InvalidInput(f"{name} is {value} seconds, and at most {MAX_SECONDS} are allowed.")
-    return value
-
-
-def microseconds(value: object, name: str, *, positive: bool = False) -> int:
-    """``seconds`` as whole microseconds."""
-    return round(seconds(value, name, positive=positive) * MICROSECONDS)

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from django_localqueue.backends.base import BaseQueue, seconds, text, whole
+from django_localqueue.backends.arguments import seconds, text, whole
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
 from django_localqueue.worker.burst import Burst
 from django_localqueue.worker.claimer import Claimer

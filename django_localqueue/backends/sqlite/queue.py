@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from django_localqueue import _native
-from django_localqueue.backends.base import (
+from django_localqueue.backends.arguments import (
     HEADERS,
-    BaseQueue,
     Message,
     Settlement,
     microseconds,
     seconds,
 )
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.sqlite import stores
-from django_localqueue.backends.sqlite.records import job_record, native_error, native_filter
+from django_localqueue.backends.sqlite.records import (
+    NativeSettlement,
+    job_record,
+    lost_lease,
+    native_filter,
+    native_settlement,
+    undecodable,
+)
 from django_localqueue.exceptions import (
     Empty,
     InvalidInput,
     JobNotFound,
-    LeaseExpired,
-    LeaseLoss,
     LocalQueueError,
     QueueClosed,
-    UndecodablePayload,
 )
 from django_localqueue.serializers import Serializer
 from django_localqueue.types import (
@@ -35,7 +40,6 @@ from django_localqueue.types import (
     STATES,
     Action,
     Applied,
-    ErrorRecord,
     Exchange,
     Job,
     JobFilter,
@@ -46,11 +50,9 @@ from django_localqueue.types import (
     Stats,
 )
 
-_LOSSES: dict[str, str] = {
-    "expired": "its lease ran out: the job runs again, or will",
-    "settled": "it was already acked, nacked, failed or released",
-    "unknown": "no job has this receipt; it was purged, or is of another store",
-}
+#: Seconds that one wait in the engine lasts at most. Whether the queue was closed, where others
+#: keep its store open, and whether the interpreter ends is seen between two.
+WAIT = 1.0
 
 
 class SQLiteQueue(BaseQueue):
@@ -151,7 +153,7 @@ class SQLiteQueue(BaseQueue):
     def interrupt(self) -> None:
         shared = self._shared
         if shared is not None:
-            shared.interrupts += 1
+            shared.interrupted = True
             shared.store.interrupt()
 
     def now(self) -> int:
@@ -242,7 +244,9 @@ class SQLiteQueue(BaseQueue):
             )
         if timeout is not None:
             seconds(timeout, "timeout")
-        _, jobs = self._claim((), 1, (self,), self._sources, False, -100, "", block, timeout)
+        _, jobs = self._claim(
+            (), 1, (self,), self._sources, False, -100, "", timeout if block else 0.0
+        )
         if not jobs:
             raise Empty(f"No job is ready in the queue {self.name!r}.")
         return jobs[0]
@@ -267,19 +271,18 @@ class SQLiteQueue(BaseQueue):
             lease = microseconds(lease_seconds, "lease_seconds")
             claims = tuple((queue.name, lease, queue.max_retries) for queue in queues)
         losses, jobs = self._claim(
-            [_native_settlement(item) for item in settlements],
+            [native_settlement(item) for item in settlements],
             want,
             queues,
             claims,
             round_robin,
             min_priority,
             worker,
-            block,
-            timeout,
+            timeout if block else 0.0,
         )
         return Exchange(
             [
-                None if loss is None else _lost(item.job, loss)
+                None if loss is None else lost_lease(item.job, loss)
                 for item, loss in zip(settlements, losses, strict=True)
             ],
             jobs,
@@ -287,65 +290,69 @@ class SQLiteQueue(BaseQueue):
 
     def _claim(
         self,
-        settlements: Sequence[Any],
+        settlements: Sequence[NativeSettlement],
         want: int,
         queues: tuple[SQLiteQueue, ...],
-        claims: Sequence[tuple[str, int, int]],
+        sources: Sequence[tuple[str, int, int]],
         round_robin: bool,
         min_priority: int,
         worker: str,
-        block: bool,
         timeout: float | None,
     ) -> tuple[Sequence[str | None], list[Job]]:
-        """Settle and claim; where a wait ends with nothing for this caller, wait on.
-
-        That is so where every job claimed was undecodable (they are dead letters
-        then), and where another queue of the store was closed, which wakes all.
-        """
+        """Settle and claim. A payload that can't be decoded makes its job a dead letter."""
         shared = self._shared or self._join()
-        store = shared.store
-        if not block:
-            timeout = 0.0
-        deadline = None if not timeout else time.monotonic() + timeout
-        interrupts, departures = shared.interrupts, shared.departures
-        settled = bool(settlements)
+        deadline = None if timeout is None else time.monotonic() + timeout
         losses: Sequence[str | None] | None = None
+        settled = settlements
         while True:
-            results, deliveries = store.exchange(
-                settlements,
+            results, deliveries = shared.store.exchange(
+                settled,
                 want,
-                claims,
+                sources,
                 round_robin=round_robin,
                 min_priority=min_priority,
                 worker=worker,
-                timeout=timeout,
+                timeout=WAIT if timeout is None or timeout > WAIT else timeout,
             )
             if losses is None:
                 losses = results
             jobs: list[Job] = []
-            bad: list[Any] = []
+            bad: list[NativeSettlement] = []
             for delivery in deliveries:
                 queue = queues[delivery.source]
                 try:
                     jobs.append(queue._job(delivery))
                 except Exception as error:
-                    bad.append(queue._undecodable(delivery, error))
-            if jobs or not want:
-                if bad:
-                    # Where this fails their leases run out, and they are met again.
-                    with contextlib.suppress(LocalQueueError):
-                        self._claim(bad, 0, (), (), False, -100, worker, False, None)
+                    bad.append(undecodable(queue.name, delivery, error))
+            if bad and jobs:
+                # Where this fails their leases run out, and they are met again.
+                with contextlib.suppress(LocalQueueError):
+                    self._claim(bad, 0, (), (), False, -100, "", 0.0)
+            if jobs or not want or not (bad or self._goes_on(shared, deadline, settlements)):
                 return losses, jobs
-            if not bad and shared.departures == departures:
-                return losses, jobs
-            departures = shared.departures
-            if self._closed and not settled:
-                self._join()  # raises QueueClosed, which must not hide that something was settled
-            if self._closed or shared.interrupts != interrupts:
-                timeout = 0.0
-            elif deadline is not None:
+            settled = bad
+            if deadline is not None:
                 timeout = max(0.0, deadline - time.monotonic())
-            settlements = bad
+
+    def _goes_on(
+        self,
+        shared: stores.SharedStore,
+        deadline: float | None,
+        settlements: Sequence[NativeSettlement],
+    ) -> bool:
+        """Whether a wait that ended without jobs must begin again."""
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
+        if shared.interrupted:
+            shared.interrupted = False
+            return False
+        if settlements:
+            return not (self._closed or _is_ending())  # what was settled must be told
+        if self._closed:
+            self._join()  # raises QueueClosed
+        if _is_ending():
+            raise QueueClosed("The interpreter ends; no job comes any more.")
+        return True
 
     def _job(self, delivery: _native.Delivery) -> Job:
         headers = delivery.headers
@@ -364,22 +371,6 @@ class SQLiteQueue(BaseQueue):
             task=delivery.task,
             headers=None if headers is None else HEADERS.loads(headers),
             max_retries=delivery.max_retries,
-        )
-
-    def _undecodable(self, delivery: _native.Delivery, error: Exception) -> tuple[Any, ...]:
-        if not isinstance(error, UndecodablePayload):
-            wrapped = UndecodablePayload(f"The payload can't be decoded: {error!r}.")
-            error = wrapped.with_traceback(error.__traceback__)
-        return (
-            self.name,
-            delivery.id,
-            delivery.receipt,
-            "fail",
-            0,
-            self.max_retries,
-            None,
-            native_error(ErrorRecord.of(error)),
-            "undecodable",
         )
 
     # ---- settling
@@ -410,7 +401,7 @@ class SQLiteQueue(BaseQueue):
             timeout=0.0,
         )
         if losses[0] is not None:
-            raise _lost(job, losses[0])
+            raise lost_lease(job, losses[0])
 
     def extend_lease(self, job: Job, seconds: float) -> bool:
         self._settlement(Settle(job, "release"))  # checks that it is a job of this store
@@ -418,7 +409,7 @@ class SQLiteQueue(BaseQueue):
             job.queue.name, job.key, job.receipt, microseconds(seconds, "seconds", positive=True)
         )
         if lost is not None:
-            raise _lost(job, lost)
+            raise lost_lease(job, lost)
         job.lease_expires_at = ends_at
         return not cancelled
 
@@ -499,28 +490,9 @@ class SQLiteQueue(BaseQueue):
         (self._store or self._open()).vacuum()
 
 
-def _lost(job: Job, loss: str) -> LeaseExpired:
-    return LeaseExpired(
-        f"The receipt of the job {job.id} is not live any more: {_LOSSES[loss]}. Nothing was"
-        " changed.",
-        cast("LeaseLoss", loss),
-    )
-
-
-def _native_settlement(item: Settlement) -> tuple[Any, ...]:
-    job = item.job
-    queue = job.queue
-    return (
-        queue.name,
-        job.key,
-        job.receipt,
-        item.verb,
-        item.delay,
-        queue.max_retries,
-        item.result,
-        native_error(item.error),
-        item.reason,
-    )
+def _is_ending() -> bool:
+    """Whether the main thread has ended: the process then waits for this one only."""
+    return not threading.main_thread().is_alive()
 
 
 SimpleQueue = SQLiteQueue

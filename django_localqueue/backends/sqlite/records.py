@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from django_localqueue.backends.base import HEADERS
-from django_localqueue.types import STATES, Attempt, ErrorRecord, JobFilter, JobRecord, Reason
+from django_localqueue.backends.arguments import HEADERS, Settlement
+from django_localqueue.exceptions import LeaseExpired, LeaseLoss, UndecodablePayload
+from django_localqueue.types import STATES, Attempt, ErrorRecord, Job, JobFilter, JobRecord, Reason
 
 if TYPE_CHECKING:
     from django_localqueue import _native
@@ -92,4 +93,51 @@ def native_filter(filter: JobFilter) -> NativeFilter:
         filter.since,
         filter.until,
         filter.ids,
+    )
+
+
+NativeSettlement = tuple[
+    str, int, str, str, int, int, bytes | None, tuple[str, str, str, str] | None, str
+]
+
+
+def native_settlement(item: Settlement) -> NativeSettlement:
+    """Return the settlement as the engine takes it."""
+    job = item.job
+    queue = job.queue
+    return (
+        queue.name,
+        job.key,
+        job.receipt,
+        item.verb,
+        item.delay,
+        queue.max_retries,
+        item.result,
+        native_error(item.error),
+        item.reason,
+    )
+
+
+def undecodable(queue: str, delivery: _native.Delivery, error: Exception) -> NativeSettlement:
+    """Return the settlement that makes a delivery of ``queue`` a dead letter, its bytes kept."""
+    if not isinstance(error, UndecodablePayload):
+        wrapped = UndecodablePayload(f"The payload can't be decoded: {error!r}.")
+        error = wrapped.with_traceback(error.__traceback__)
+    record = native_error(ErrorRecord.of(error))
+    return queue, delivery.id, delivery.receipt, "fail", 0, 0, None, record, "undecodable"
+
+
+_LOSSES: dict[str, str] = {
+    "expired": "its lease ran out: the job runs again, or will",
+    "settled": "it was already acked, nacked, failed or released",
+    "unknown": "no job has this receipt; it was purged, or is of another store",
+}
+
+
+def lost_lease(job: Job, loss: str) -> LeaseExpired:
+    """Return the exception for what the engine says of a receipt."""
+    return LeaseExpired(
+        f"The receipt of the job {job.id} is not live any more: {_LOSSES[loss]}. Nothing was"
+        " changed.",
+        cast("LeaseLoss", loss),
     )

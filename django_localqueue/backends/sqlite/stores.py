@@ -18,8 +18,6 @@ from django_localqueue.exceptions import ForeignDatabase, InvalidInput, QueueClo
 if TYPE_CHECKING:
     from django_localqueue.backends.sqlite.queue import SQLiteQueue
 
-FILE_NAME = "localqueue.db"
-
 
 class StoreOptions(NamedTuple):
     """How a store is opened: all its queues in one process must agree."""
@@ -49,10 +47,8 @@ class SharedStore:
         self.options = options
         self.store = store
         self.queues: weakref.WeakSet[SQLiteQueue] = weakref.WeakSet()
-        #: How often somebody asked all waiting calls to end.
-        self.interrupts = 0
-        #: How often they were woken because a queue was closed and others stay.
-        self.departures = 0
+        #: Somebody asked for a waiting call, or the next one, to end.
+        self.interrupted = False
 
 
 # Reentrant, for a signal handler that closes a queue while its thread holds the lock.
@@ -100,14 +96,11 @@ def join(queue: SQLiteQueue, where: StoreAddress, options: StoreOptions) -> Shar
 
 
 def leave(queue: SQLiteQueue, shared: SharedStore) -> None:
-    """Take ``queue`` from the users of its store, and wake its waiting calls."""
+    """Take ``queue`` from the users of its store; without users it is closed."""
     with lock:
         _queues.discard(queue)
         shared.queues.discard(queue)
-        if shared.queues:
-            shared.departures += 1
-            shared.store.interrupt()
-        else:
+        if not shared.queues:
             _stores.pop(shared.key, None)
             shared.store.close()
 
@@ -130,7 +123,7 @@ def _named(options: StoreOptions) -> str:
 
 
 def _refuse_a_file_of_django(folder: str) -> None:
-    file = os.path.join(folder, FILE_NAME)
+    file = os.path.join(folder, conf.FILE_NAME)
     for path, alias in conf.database_files().items():
         if path == os.path.realpath(file) or _is_one_file(path, file):
             raise ForeignDatabase(

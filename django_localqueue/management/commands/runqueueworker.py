@@ -23,7 +23,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import autodiscover_modules, import_string
 
 from django_localqueue import conf
-from django_localqueue.backends.base import BaseQueue, seconds, whole
+from django_localqueue.backends.arguments import seconds, whole
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
 from django_localqueue.queues import queues
 from django_localqueue.worker import Handler, Summary, Worker

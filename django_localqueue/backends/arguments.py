@@ -1,0 +1,87 @@
+"""Arguments, checked: what a backend gets may be stored as it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from django_localqueue.exceptions import InvalidInput
+from django_localqueue.serializers import JSONSerializer
+from django_localqueue.types import MICROSECONDS, ErrorRecord, Job
+
+MAX_SECONDS = 100 * 365 * 86_400  # a century: nobody means more
+MAX_NAME = 255
+HEADERS = JSONSerializer()  # headers are small facts, JSON whatever the payload is
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A checked ``NewJob``, ready to be stored: bytes, and microseconds."""
+
+    payload: bytes
+    job_id: str | None
+    delay: int
+    priority: int
+    group_id: str | None
+    max_retries: int | None
+    task: str | None
+    headers: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A checked ``Settle``: bytes, and microseconds."""
+
+    job: Job
+    verb: str
+    delay: int
+    result: bytes | None
+    error: ErrorRecord | None
+    reason: str
+
+
+def text(value: object, name: str, *, limit: int = MAX_NAME, empty: bool = False) -> str:
+    """Return ``value`` if it is storable text; raises ``InvalidInput`` naming ``name``."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} must be text, and it is {value!r}.")
+    if not value and not empty:
+        raise InvalidInput(f"{name} is empty; give it at least one character.")
+    if len(value) > limit:
+        raise InvalidInput(f"{name} has {len(value)} characters, and at most {limit} are allowed.")
+    if "\x00" in value:
+        raise InvalidInput(f"{name} contains a NUL character; leave it out.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"{name} contains a lone surrogate, which UTF-8 can't carry; replace it."
+        ) from None
+    return value
+
+
+def whole(value: object, name: str, low: int, high: int) -> int:
+    """Return ``value`` if it is a whole number in range; raises ``InvalidInput``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"{name} must be a whole number, and it is {value!r}.")
+    if not low <= value <= high:
+        raise InvalidInput(f"{name} must be from {low} to {high}, and it is {value}.")
+    return value
+
+
+def seconds(value: object, name: str, *, positive: bool = False) -> float:
+    """Return ``value`` if it is a sane number of seconds; raises ``InvalidInput``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(f"{name} must be a number of seconds, and it is {value!r}.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(f"{name} must be a finite number of seconds, and it is {value!r}.")
+    if value < 0 or (positive and value < 0.001):
+        least = "at least 0.001" if positive else "0 or more"
+        raise InvalidInput(f"{name} must be {least} seconds, and it is {value}.")
+    if value > MAX_SECONDS:
+        raise InvalidInput(f"{name} is {value} seconds, and at most {MAX_SECONDS} are allowed.")
+    return value
+
+
+def microseconds(value: object, name: str, *, positive: bool = False) -> int:
+    """``seconds`` as whole microseconds."""
+    return round(seconds(value, name, positive=positive) * MICROSECONDS)
