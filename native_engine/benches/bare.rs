@@ -67,9 +67,8 @@ impl Bare {
         // All but `synchronous` as the engine has it.
         db.execute_batch(&format!(
             "PRAGMA synchronous = {durability};
-             PRAGMA temp_store = MEMORY;
              PRAGMA cache_size = -16000;
-             PRAGMA wal_autocheckpoint = 1000;"
+             PRAGMA wal_autocheckpoint = 4000;"
         ))?;
         db.set_prepared_statement_cache_capacity(32);
         let queue =
