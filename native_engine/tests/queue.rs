@@ -263,6 +263,32 @@ fn vacuum_keeps_every_job() {
 }
 
 #[test]
+fn the_log_stays_short_under_a_steady_load_and_recovers_from_a_long_reader() {
+    let bench = open();
+    let wal = bench.folder.path().join("localqueue.db-wal");
+    let length = || std::fs::metadata(&wal).unwrap().len();
+    let payload = vec![1; 30_000];
+    let put = |count: usize| {
+        for _ in 0..count {
+            let message = Message { payload: &payload, ..Message::default() };
+            bench.store.put("q", &[message; 20], &()).unwrap();
+        }
+    };
+    put(40);
+    let usual = length();
+    put(80);
+    assert!(length() < 2 * usual, "{} after {usual}", length());
+    let reader = rusqlite::Connection::open(bench.store.path().unwrap()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM messages").unwrap();
+    put(40);
+    let pinned = length();
+    reader.execute_batch("ROLLBACK").unwrap();
+    put(40);
+    assert!(length() <= pinned + usual, "{} after {pinned}", length());
+    assert_eq!(bench.store.stats("q", &()).unwrap().ready, 4_000);
+}
+
+#[test]
 fn a_lock_held_elsewhere_is_waited_for_and_then_named() {
     let bench = open();
     bench.store.close();

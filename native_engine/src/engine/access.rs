@@ -92,6 +92,7 @@ impl Store {
         slot.writer = None;
         drop(slot);
         *lock(&self.reader) = None;
+        self.checkpointer.close();
         self.syncer.close();
     }
 }

@@ -5,6 +5,7 @@
 //! they keep are in docs/guarantees.md, the reasons in docs/architecture.md.
 
 mod access;
+mod checkpoint;
 mod claim;
 mod clock;
 mod error;

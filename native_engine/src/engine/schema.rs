@@ -184,6 +184,16 @@ fn tune_statements(connection: &Connection, capacity: usize) -> rusqlite::Result
     Ok(())
 }
 
+/// Opens the database for checkpoints, which wait for nobody.
+pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::ZERO)?;
+    // A checkpoint that doesn't sync would break what is promised of the log.
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;")?;
+    Ok(connection)
+}
+
 fn check_owner(connection: &Connection, path: &Path) -> Result<()> {
     let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
     let number =
@@ -204,7 +214,6 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
     connection.execute_batch(
         "PRAGMA synchronous = NORMAL;
          PRAGMA cache_size = -16000;
-         PRAGMA wal_autocheckpoint = 4000;
          PRAGMA journal_size_limit = 67108864;",
     )?;
     tune_statements(connection, 128)?;

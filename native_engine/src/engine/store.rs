@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 
 use super::access::Slot;
+use super::checkpoint::Checkpointer;
 use super::clock::Clock;
 use super::error::{Error, Result};
 use super::fork::{self, FORKING};
@@ -71,6 +72,7 @@ pub struct Store {
     pub(super) slot_free: Condvar,
     pub(super) reader: Mutex<Option<Connection>>,
     pub(super) syncer: Syncer,
+    pub(super) checkpointer: Checkpointer,
     closed: AtomicBool,
     pub(super) pid: u32,
 }
@@ -99,6 +101,7 @@ impl Store {
             slot: Mutex::default(),
             slot_free: Condvar::new(),
             reader: Mutex::new(None),
+            checkpointer: Checkpointer::default(),
             closed: AtomicBool::new(false),
             pid: std::process::id(),
         });
@@ -204,6 +207,7 @@ impl Store {
                 }
                 if let Some(number) = number {
                     self.make_durable(number)?;
+                    self.checkpoint_if_long();
                 }
                 Ok(value)
             }
@@ -312,7 +316,7 @@ impl Store {
     }
 
     fn open_writer(&self) -> Result<Writer> {
-        let db = match &self.path {
+        let mut db = match &self.path {
             None => schema::open_memory(&self.clock)?,
             Some(path) => schema::open_writer(path, &self.clock)?,
         };
@@ -325,6 +329,7 @@ impl Store {
                 // Left behind, it costs the next opening another checkpoint.
                 let _ = std::fs::remove_file(&mark);
             }
+            self.checkpointer.watch(&mut db).map_err(|error| self.error(&error, Instant::now()))?;
         }
         Ok(Writer { db, queues: std::collections::HashMap::new(), random: seed() })
     }
