@@ -82,9 +82,10 @@ impl Store {
     pub(super) fn drop_connections(&self) {
         let mut slot = lock(&self.slot);
         while slot.taken {
-            slot.waiting += 1;
-            slot = self.slot_free.wait(slot).unwrap_or_else(PoisonError::into_inner);
-            slot.waiting -= 1;
+            // Not told but looked at: whoever gives the slot back may wake another thread.
+            let nap = Duration::from_millis(1);
+            (slot, _) =
+                self.slot_free.wait_timeout(slot, nap).unwrap_or_else(PoisonError::into_inner);
         }
         // The last connection to close removes the log, which other threads may be syncing: what
         // is committed is synced first. Its error reaches whoever waits for that commit.
