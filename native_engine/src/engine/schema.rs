@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::clock::Clock;
 use super::error::{Error, Result};
+use super::store::SLICE;
 
 /// Marks our files, so that no other database is taken for a queue ("DJLQ").
 const APPLICATION_ID: i64 = 0x444A_4C51;
@@ -83,14 +84,15 @@ CREATE TABLE history(
 
 /// Makes `folder` if its parent is there, so that a mistyped path is not made silently.
 pub(super) fn make_folder(folder: &Path) -> Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    if folder.exists() {
-        return Err(Error::Unavailable(format!(
-            "{} is a file, and a queue's location is a folder; name a folder.",
-            folder.display()
-        )));
+    match std::fs::metadata(folder) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => {
+            return Err(Error::Unavailable(format!(
+                "{} is a file, and a queue's location is a folder; name a folder.",
+                folder.display()
+            )));
+        }
+        Err(_) => {} // missing, or making it tells what is wrong
     }
     let parent = folder.parent().filter(|path| !path.as_os_str().is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_path_buf);
@@ -137,6 +139,7 @@ pub(super) fn open_writer(path: &Path, clock: &Clock) -> Result<Connection> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sqlite = |error: rusqlite::Error| Error::from_sqlite(&error, path);
     let mut connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    connection.busy_timeout(SLICE).map_err(sqlite)?;
     check_owner(&connection, path)?;
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
@@ -217,6 +220,10 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
          PRAGMA journal_size_limit = 67108864;",
     )?;
     tune_statements(connection, 128)?;
+    let boot_id = clock.boot_id();
+    if is_current(connection, &boot_id)? {
+        return Ok(()); // opened without the write lock, which somebody may hold for long
+    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version == 0 {
@@ -225,25 +232,22 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
-    lapse_leases_of_an_earlier_boot(&transaction, &clock.boot_id())?;
+    // A lease is a time on the boot clock, which starts again with the machine.
+    if !is_current(&transaction, &boot_id)? {
+        transaction.execute("UPDATE messages SET at = 0 WHERE state = 3", [])?;
+        transaction
+            .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", (META_BOOT_ID, &boot_id))?;
+    }
     transaction.commit()
 }
 
-/// A lease is a time on the boot clock, which starts again with the machine.
-fn lapse_leases_of_an_earlier_boot(connection: &Connection, boot_id: &str) -> rusqlite::Result<()> {
-    let known = connection.query_row(
-        "SELECT 1 FROM meta WHERE key = ?1 AND value = ?2",
-        (META_BOOT_ID, boot_id),
-        |_| Ok(()),
-    );
-    match known {
-        Ok(()) => Ok(()),
-        Err(rusqlite::Error::QueryReturnedNoRows) => {
-            connection.execute("UPDATE messages SET at = 0 WHERE state = 3", [])?;
-            connection
-                .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", (META_BOOT_ID, boot_id))?;
-            Ok(())
-        }
-        Err(error) => Err(error),
+/// Whether the schema is this version's and its leases are of this boot.
+fn is_current(connection: &Connection, boot_id: &str) -> rusqlite::Result<bool> {
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version != VERSION {
+        return Ok(false);
     }
+    connection
+        .prepare("SELECT 1 FROM meta WHERE key = ?1 AND value = ?2")?
+        .exists((META_BOOT_ID, boot_id))
 }

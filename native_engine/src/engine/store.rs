@@ -169,7 +169,7 @@ impl Store {
             held.writer = None;
         }
         if held.writer.is_none() {
-            held.writer = Some(Box::new(self.open_writer()?));
+            held.writer = Some(Box::new(self.open_writer(start, patience)?));
         }
         let Some(writer) = held.writer.as_mut() else { return Err(Error::Closed) };
         let outcome = loop {
@@ -315,12 +315,28 @@ impl Store {
         }
     }
 
-    fn open_writer(&self) -> Result<Writer> {
+    /// Opens the connection that writes; waits for a foreign lock as a transaction does.
+    fn open_writer(&self, start: Instant, patience: &dyn Patience) -> Result<Writer> {
+        loop {
+            let seconds = match self.try_open_writer() {
+                Err(Error::Busy { .. }) => start.elapsed(),
+                done => return done,
+            };
+            if seconds >= self.options.busy_timeout {
+                let path = self.path.clone().unwrap_or_default();
+                return Err(Error::Busy { path, seconds: seconds.as_secs_f64() });
+            }
+            if patience.is_over() {
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+
+    fn try_open_writer(&self) -> Result<Writer> {
         let mut db = match &self.path {
             None => schema::open_memory(&self.clock)?,
             Some(path) => schema::open_writer(path, &self.clock)?,
         };
-        db.busy_timeout(SLICE).map_err(|error| self.error(&error, Instant::now()))?;
         if let Some(path) = &self.path {
             let mark = beside(path, "-unsynced");
             if mark.exists() || self.syncer.has_failed() {
