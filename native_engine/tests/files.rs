@@ -8,7 +8,7 @@ use common::open;
 use native_engine::engine::{Error, Options, Store};
 
 fn refusal(folder: &std::path::Path) -> Error {
-    match Store::open(Some(folder), Options::default()) {
+    match Store::open(Some(folder), Options::default(), &()) {
         Ok(_) => panic!("{} was opened", folder.display()),
         Err(error) => error,
     }

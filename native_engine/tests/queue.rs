@@ -93,7 +93,7 @@ fn a_lease_follows_the_boot_clock_and_ends_with_the_boot() {
     assert!(get(&bench.store).is_none());
     bench.store.close();
     bench.clock.reboot();
-    let store = Store::open(Some(bench.folder.path()), options(&bench.clock)).unwrap();
+    let store = Store::open(Some(bench.folder.path()), options(&bench.clock), &()).unwrap();
     let again = get(&store).unwrap();
     assert_eq!((again.id, again.attempts), (job.id, 2));
 }
@@ -172,7 +172,7 @@ fn pages_of_a_list_leave_nothing_out_and_repeat_nothing() {
 fn a_put_wakes_a_waiting_claim_of_another_thread() {
     let folder = tempfile::tempdir().unwrap();
     let store =
-        Store::open(Some(folder.path()), native_engine::engine::Options::default()).unwrap();
+        Store::open(Some(folder.path()), native_engine::engine::Options::default(), &()).unwrap();
     let waiter = store.clone();
     let waiting = thread::spawn(move || {
         let sources = [Source { queue: "q".to_owned(), lease: LEASE, max_retries: 3 }];
@@ -294,7 +294,7 @@ fn a_lock_held_elsewhere_is_waited_for_and_then_named() {
     bench.store.close();
     let mut options = options(&bench.clock);
     options.busy_timeout = Duration::from_millis(300);
-    let store = Store::open(Some(bench.folder.path()), options).unwrap();
+    let store = Store::open(Some(bench.folder.path()), options, &()).unwrap();
     let other = rusqlite::Connection::open(store.path().unwrap()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = store.put_one("q", b"x", &()).unwrap_err();

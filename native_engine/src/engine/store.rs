@@ -79,7 +79,11 @@ pub struct Store {
 
 impl Store {
     /// Opens `folder`/localqueue.db, making both where missing, or a private store in memory.
-    pub fn open(folder: Option<&Path>, options: Options) -> Result<Arc<Self>> {
+    pub fn open(
+        folder: Option<&Path>,
+        options: Options,
+        patience: &dyn Patience,
+    ) -> Result<Arc<Self>> {
         let path = folder.map(|folder| folder.join("localqueue.db"));
         let shared = match (&path, folder) {
             (Some(path), Some(folder)) => {
@@ -105,7 +109,9 @@ impl Store {
             closed: AtomicBool::new(false),
             pid: std::process::id(),
         });
-        store.write(&(), |_| Ok(()))?;
+        // Opens and, where it is new, makes the file; without a transaction, for which a foreign
+        // lock could keep it waiting.
+        store.write_statement(patience, |_| Ok(()))?;
         fork::register(&store);
         Ok(store)
     }

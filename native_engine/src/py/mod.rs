@@ -121,7 +121,8 @@ impl Store {
             .map_err(|error| InvalidInput::new_err(format!("busy_timeout: {error}.")))?;
         let clock = clock.map_or(Clock::System, |clock| Clock::Manual(clock.get().0.clone()));
         let options = Options { durability, busy_timeout, clock };
-        let store = py.detach(|| engine::Store::open(folder.map(Path::new), options))?;
+        let folder = folder.map(Path::new);
+        let store = detached(py, |patience| engine::Store::open(folder, options, patience))?;
         Ok(Self(store))
     }
 

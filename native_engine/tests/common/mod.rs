@@ -28,7 +28,7 @@ pub(crate) fn options(clock: &Arc<ManualClock>) -> Options {
 pub(crate) fn open() -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
-    let store = Store::open(Some(folder.path()), options(&clock)).unwrap();
+    let store = Store::open(Some(folder.path()), options(&clock), &()).unwrap();
     Bench { folder, clock, store }
 }
 
