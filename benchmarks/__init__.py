@@ -1,0 +1,1 @@
+"""Speed, beside the peers and beside bare SQLite: ``python -m benchmarks --help``."""

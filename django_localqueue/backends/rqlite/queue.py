@@ -1,0 +1,361 @@
+"""The queue on an rqlite cluster."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from django_localqueue.backends.arguments import Message, Settlement, microseconds
+from django_localqueue.backends.base import BaseQueue
+from django_localqueue.backends.rqlite import listing, records, repairs, schema, statements, stores
+from django_localqueue.backends.rqlite.claims import Claim
+from django_localqueue.exceptions import (
+    InvalidInput,
+    JobNotFound,
+    NotStored,
+    QueueClosed,
+)
+from django_localqueue.serializers import Serializer
+from django_localqueue.transports.cluster import Timeouts
+from django_localqueue.transports.nodes import NodeFacts
+from django_localqueue.transports.tls import Tls
+from django_localqueue.types import (
+    STATES,
+    Action,
+    Applied,
+    Exchange,
+    Job,
+    JobFilter,
+    JobId,
+    JobRecord,
+    Page,
+    Settle,
+    Stats,
+)
+
+#: Seconds between two looks at an empty queue: they grow, with jitter, from the first to the last.
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+
+
+class RqliteQueue(BaseQueue):
+    """A queue replicated by an rqlite cluster; several names may share one cluster.
+
+    Every verb is one HTTP request to the leader, applied whole or not at all. It is sent again,
+    to whichever node leads then, until its outcome is known or ``timeouts["total"]`` has passed,
+    and is safe to send again: beside what ``BaseQueue`` says, every verb that writes raises
+    ``OutcomeUnknown`` where it can't be known whether it happened. Times are the leader's.
+    Threads may share a queue, and a forked child may go on using it. Nothing is sent before the
+    first verb, which makes the tables where they are missing.
+
+    Args:
+        location: the URL of a node, ``http://`` or ``https://``, or a list with one for each.
+        name: as ``BaseQueue``; so are ``lease_seconds``, ``max_retries``,
+            ``max_payload_bytes``, ``retention_seconds`` and ``serializer``.
+        auth: user and password; they may also stand in the URLs.
+        tls: paths of PEM files: ``ca``, ``cert``, ``key``, as ``transports.Tls``.
+        timeouts: seconds to ``connect``, to ``read`` an answer, and in ``total`` for all
+            attempts of a verb, as ``transports.Timeouts``.
+        clock: a test's clock instead of the leader's.
+
+    Raises:
+        InvalidInput: an argument was refused, or the cluster is in use in this process with
+            other auth, tls, timeouts or clock.
+        MissingExtra: ``requests`` is not installed.
+    """
+
+    supports_vacuum = False
+
+    def __init__(
+        self,
+        location: str | Sequence[str],
+        name: str = "default",
+        *,
+        lease_seconds: float = 60,
+        max_retries: int = 3,
+        max_payload_bytes: int = 1 << 20,
+        retention_seconds: float | None = 86_400,
+        serializer: Serializer | None = None,
+        auth: tuple[str, str] | None = None,
+        tls: Tls | Mapping[str, str] | None = None,
+        timeouts: Timeouts | Mapping[str, float] | None = None,
+        clock: stores.Clock | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            lease_seconds=lease_seconds,
+            max_retries=max_retries,
+            max_payload_bytes=max_payload_bytes,
+            retention_seconds=retention_seconds,
+            serializer=serializer,
+        )
+        self.store_key, options = stores.address(location, auth)
+        self._options = replace(
+            options,
+            tls=_made(Tls, tls, "tls"),
+            timeouts=_made(Timeouts, timeouts, "timeouts"),
+            clock=clock,
+        )
+        self._shared: stores.SharedStore | None = stores.join(self, self.store_key, self._options)
+
+    # ---- the store
+
+    def _store(self) -> stores.SharedStore:
+        shared = self._shared
+        if shared is None:
+            raise QueueClosed(
+                f"The queue {self.name!r} in {self.store_key} was closed; open it again."
+            )
+        return shared
+
+    def close(self) -> None:
+        with stores.lock:
+            shared, self._shared = self._shared, None
+            if shared is not None:
+                stores.leave(self, shared)
+                shared.bell.ring()
+
+    def interrupt(self) -> None:
+        shared = self._shared
+        if shared is not None:
+            shared.interrupted = True
+            shared.bell.ring()
+
+    def now(self) -> int:
+        return self._store().times()[0]
+
+    def nodes(self) -> list[NodeFacts]:
+        """Return what is known of each node: who leads, versions, failures, last error."""
+        return self._store().client.nodes()
+
+    # ---- putting
+
+    def _put(self, messages: list[Message]) -> list[JobId]:
+        shared = self._store()
+        now, _ = shared.times()
+        plain = all(message.job_id is None and message.group_id is None for message in messages)
+        results = shared.request(
+            statements.put(
+                statements.operation(now),
+                now,
+                self.name,
+                [records.put_row(message) for message in messages],
+                plain,
+            )
+        )
+        shared.bell.ring()
+        first = int(results[1].rows[0][0])
+        stands = {} if plain else {row[0]: row[1:] for row in results[2].rows}
+        ids = []
+        for index, message in enumerate(messages):
+            # Where a late copy of the request finds the job gone, it is told as it was put.
+            waits = schema.DELAYED if message.delay else schema.READY
+            due = now + message.delay
+            key, state, at = stands.get(index, (first + index, waits, due))
+            ids.append(
+                JobId(
+                    str(key) if message.job_id is None else message.job_id,
+                    key == first + index,
+                    STATES[records.shown(state, at, now)],
+                )
+            )
+        return ids
+
+    # ---- getting and settling
+
+    def _exchange(
+        self,
+        settlements: list[Settlement],
+        want: int,
+        sources: tuple[BaseQueue, ...],
+        *,
+        round_robin: bool,
+        block: bool,
+        timeout: float | None,
+        min_priority: int,
+        lease_seconds: float | None,
+        worker: str,
+    ) -> Exchange:
+        claim = Claim(
+            self._store(),
+            sources,
+            want,
+            lease_seconds=lease_seconds,
+            round_robin=round_robin,
+            min_priority=min_priority,
+            worker=worker,
+        )
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not block:
+            deadline = time.monotonic()
+        verdicts, jobs = claim.first([records.settle_row(item) for item in settlements])
+        if want and not jobs:
+            jobs = self._wait(claim, deadline, told=bool(settlements))
+        return Exchange(
+            [
+                None if verdict is None else records.lost_lease(item.job, verdict)
+                for item, verdict in zip(settlements, verdicts, strict=True)
+            ],
+            jobs,
+        )
+
+    def _wait(self, claim: Claim, deadline: float | None, told: bool) -> list[Job]:
+        """Look, wait and claim until there are jobs, the time is up or the wait is ended.
+
+        ``told``: what was settled must be told to the caller, whatever ends the wait.
+        """
+        shared = claim.shared
+        pause = FIRST_PAUSE
+        while True:
+            bell = shared.bell
+            seen = bell.rings()  # before looking, so that no put is missed
+            quiet = claim.look()
+            if quiet == 0:
+                jobs = claim.settle_and_claim([])[1]
+                if jobs:
+                    return jobs
+            rest = min(pause * random.uniform(0.5, 1), quiet or pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            if deadline is not None:
+                rest = min(rest, deadline - time.monotonic())
+                if rest <= 0:
+                    return []
+            if shared.interrupted:
+                shared.interrupted = False
+                return []
+            bell.wait(seen, rest)
+            if bell.rings() != seen:
+                pause = FIRST_PAUSE
+            if shared.interrupted:
+                shared.interrupted = False
+                return []
+            if self._shared is None or not threading.main_thread().is_alive():
+                if told:
+                    return []
+                self._store()  # raises QueueClosed
+                raise QueueClosed("The interpreter ends; no job comes any more.")
+
+    def extend_lease(self, job: Job, seconds: float) -> bool:
+        self._settlement(Settle(job, "release"))  # checks that it is a job of this store
+        shared = self._store()
+        now, boot = shared.times()
+        until = boot + microseconds(seconds, "seconds", positive=True)
+        results = shared.request(
+            statements.extend(job.queue.name, job.key, job.receipt, boot, until)
+        )
+        end, cancel, loss = results[1].rows[0]
+        if loss is not None:
+            raise records.lost_lease(job, loss)
+        job.lease_expires_at = now + end - boot
+        return not cancel
+
+    # ---- looking
+
+    def stats(self) -> Stats:
+        shared = self._store()
+        (found,) = shared.read(listing.stats(self.name, *shared.times()))
+        if not found.rows:
+            return Stats()
+        counts = listing.Counts(*found.rows[0])
+        waits = [since for since in (counts.oldest, counts.oldest_due) if since is not None]
+        return Stats(
+            counts.ready + counts.delayed + counts.blocked,
+            counts.delayed - counts.due,
+            counts.blocked,
+            counts.processing,
+            counts.expired,
+            counts.acked,
+            counts.failed,
+            bool(counts.paused),
+            min(waits, default=None),
+        )
+
+    def lookup(self, id: str) -> JobRecord | None:
+        shared = self._store()
+        public = listing.public_id(str(id))
+        if public is None:
+            return None
+        times = shared.times()
+        found, attempts = shared.read(listing.lookup(self.name, public))
+        if not found.rows:
+            return None
+        record = records.job_record(self.name, records.RecordRow(*found.rows[0]), times)
+        return records.with_history(record, [records.attempt(row) for row in attempts.rows])
+
+    def _list(self, filter: JobFilter, limit: int, after: tuple[int, int] | None) -> Page:
+        shared = self._store()
+        times = shared.times()
+        if filter.ids is not None:
+            rows, next = listing.read_by_ids(shared, self.name, filter, times[0]), None
+        else:
+            rows, next = listing.read_page(shared, self.name, filter, after, limit)
+        return Page([records.job_record(self.name, row, times) for row in rows], next)
+
+    def _count(self, filter: JobFilter, cap: int) -> int:
+        shared = self._store()
+        if filter.ids is not None:
+            found = listing.read_by_ids(shared, self.name, filter, shared.times()[0])
+            return min(cap, len(found))
+        return listing.read_count(shared, self.name, filter, cap)
+
+    def _list_failed(self, limit: int, offset: int) -> list[JobRecord]:
+        shared = self._store()
+        times = shared.times()
+        (found,) = shared.read(listing.list_failed(self.name, limit, offset))
+        return [records.job_record(self.name, records.RecordRow(*row), times) for row in found.rows]
+
+    # ---- repairing
+
+    def _retry_failed(self, id: str) -> bool:
+        return self._known(repairs.act_on_one(self._store(), self.name, id, "retry"), id)
+
+    def _cancel(self, id: str) -> bool:
+        return self._known(repairs.act_on_one(self._store(), self.name, id, "cancel"), id)
+
+    def _known(self, done: bool | None, id: str) -> bool:
+        if done is None:
+            raise JobNotFound(f"The queue {self.name!r} has no job {id!r}.")
+        return done
+
+    def _apply(self, action: Action, filter: JobFilter, as_of: int, limit: int) -> Applied:
+        until = as_of if filter.until is None else min(filter.until, as_of)
+        filter = replace(filter, until=until)
+        return repairs.apply(self._store(), self.name, action, filter, limit)
+
+    def _purge(self, older_than: float, include_failed: bool) -> int:
+        return repairs.purge(self._store(), self.name, older_than, include_failed, None)
+
+    def _prune(self, limit: int) -> int:
+        retention = cast("float", self.retention_seconds)
+        return repairs.purge(self._store(), self.name, retention, False, limit)
+
+    def reclaim_expired_leases(self) -> int:
+        return repairs.reclaim(self._store(), self.name, self.max_retries)
+
+    def pause(self) -> None:
+        self._store().request(statements.set_paused(self.name, True))
+
+    def resume(self) -> None:
+        shared = self._store()
+        shared.request(statements.set_paused(self.name, False))
+        shared.bell.ring()
+
+    def vacuum(self) -> None:
+        """Raise ``NotStored``: each node gives space back by itself, if started so."""
+        raise NotStored(
+            "The nodes of an rqlite cluster give space back by themselves: start each with"
+            " -auto-vacuum-int. Nothing was done."
+        )
+
+
+def _made(kind: Any, given: Any, name: str) -> Any:
+    """Return the options as what the transport takes; raises ``InvalidInput``."""
+    if given is None or isinstance(given, kind):
+        return kind() if given is None else given
+    known = sorted(kind.__dataclass_fields__)
+    if not isinstance(given, Mapping) or not set(given) <= set(known):
+        raise InvalidInput(f"{name} must be a dict with no keys but {', '.join(known)}.")
+    return kind(**given)

@@ -1,0 +1,114 @@
+"""Changing jobs from outside: retry, cancel, discard, purge, reclaim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+from django_localqueue.backends.arguments import microseconds
+from django_localqueue.backends.rqlite import listing, schema, statements
+from django_localqueue.backends.rqlite.stores import SharedStore
+from django_localqueue.types import Action, Applied, JobFilter
+
+#: Jobs that one request changes.
+BATCH = 500
+
+
+def act_on_one(shared: SharedStore, queue: str, id: str, act: str) -> bool | None:
+    """Retry or cancel a job; return whether that did anything, None if it isn't there."""
+    public = listing.public_id(id)
+    if public is None:
+        return None
+    now, _ = shared.times()
+    op = statements.operation(now)
+    results = shared.request(statements.act_on_one(op, now, queue, public, act))
+    if not results[-1].rows:
+        return None
+    shared.bell.ring()
+    return bool(results[-1].rows[0][1] != "none")
+
+
+def apply(
+    shared: SharedStore, queue: str, action: Action, filter: JobFilter, limit: int
+) -> Applied:
+    """Do one thing to every job that matches, in requests of ``BATCH`` jobs."""
+    if filter.ids is None:
+        return _apply_to_all(shared, queue, action, filter, limit)
+    ids = filter.ids[:limit]
+    total = Applied(more=len(ids) < len(filter.ids))
+    for start in range(0, len(ids), BATCH):
+        chunk = ids[start : start + BATCH]
+        done, found = _act_on_many(shared, queue, action, filter, chunk)
+        total = replace(
+            total,
+            done=total.done + done,
+            changed=total.changed + found - done,
+            not_found=total.not_found + len(chunk) - found,
+        )
+    return total
+
+
+def _apply_to_all(
+    shared: SharedStore, queue: str, action: Action, filter: JobFilter, limit: int
+) -> Applied:
+    done = 0
+    after: tuple[int, int] | None = None
+    while done < limit:
+        batch = min(BATCH, limit - done)
+        rows, after = listing.read_page(shared, queue, filter, after, batch)
+        if rows:
+            ids = [str(row.id) if row.job_id is None else row.job_id for row in rows]
+            done += _act_on_many(shared, queue, action, filter, ids)[0]
+        if after is None:
+            break
+    return Applied(done=done, more=after is not None)
+
+
+def _act_on_many(
+    shared: SharedStore, queue: str, action: Action, filter: JobFilter, ids: Sequence[str]
+) -> tuple[int, int]:
+    """Act on the jobs of these ids that match; return how many those are, and how many exist."""
+    named = [public for id in ids if (public := listing.public_id(id)) is not None]
+    now, _ = shared.times()
+    op = statements.operation(now)
+    verb = "discarded" if action == "discard" else action
+    where = listing.named(filter, now)
+    results = shared.request(statements.act_on_many(op, now, queue, named, verb, where))
+    shared.bell.ring()
+    matching, _, found = results[-1].rows[0]
+    return len(json.loads(matching)), cast("int", found)
+
+
+def purge(
+    shared: SharedStore, queue: str, older_than: float, include_failed: bool, limit: int | None
+) -> int:
+    """Remove jobs that finished so many seconds ago, up to ``limit``; return how many."""
+    before = shared.times()[0] - microseconds(older_than, "older_than")
+    total = 0
+    for state in (schema.ACKED, schema.FAILED) if include_failed else (schema.ACKED,):
+        while limit is None or total < limit:
+            batch = BATCH if limit is None else min(BATCH, limit - total)
+            now, _ = shared.times()
+            op = statements.operation(now)
+            request = statements.purge(op, now, queue, state, before, batch)
+            done = len(json.loads(shared.request(request)[-1].rows[0][0]))
+            total += done
+            if done < batch:
+                break
+    return total
+
+
+def reclaim(shared: SharedStore, queue: str, max_retries: int) -> int:
+    """Give back every job whose lease ran out; return how many."""
+    total = 0
+    while True:
+        now, boot = shared.times()
+        op = statements.operation(now)
+        results = shared.request(statements.reclaim(op, now, boot, queue, max_retries))
+        done = len(json.loads(results[-1].rows[0][0]))
+        total += done
+        if done < statements.PROMOTIONS:
+            shared.bell.ring()
+            return total

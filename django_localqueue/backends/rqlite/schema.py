@@ -1,0 +1,350 @@
+"""The tables of the queues in rqlite, and what keeps their rules: views with triggers.
+
+rqlite has no interactive transactions: a verb is one request of fixed statements. What a verb
+has to decide row by row stands in triggers, which every node runs alike, as all times and ids
+are parameters. A view named ``do_…`` is a procedure: a row inserted into it is one call.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from django_localqueue.exceptions import ForeignDatabase, NewerSchema
+from django_localqueue.transports.cluster import Cluster, Steps
+from django_localqueue.transports.statements import Statement
+
+#: A change of the schema below adds a step that brings older ones up to it.
+VERSION = 1
+#: Ended attempts that are kept of a job; the oldest go first.
+HISTORY = 25
+#: For how long the outcome of an operation is remembered, so that a late copy of it does nothing.
+REMEMBERED = 900_000_000
+
+READY, DELAYED, BLOCKED, PROCESSING, ACKED, FAILED = range(6)
+ACK, NACK, FAIL, RELEASE, LAPSE = range(1, 6)
+VERBS = {"ack": ACK, "nack": NACK, "fail": FAIL, "release": RELEASE}
+
+# Ordering stamps never go back, though a clock may.
+LAST_ID = "(SELECT value FROM localqueue_meta WHERE key = 'last_id')"
+
+# ``at`` is the due time, lease end or finish time by state, and a waiting job's own time
+# otherwise; ``since`` orders claims. Each index but the last two holds one state only, so that
+# a claim reads its head and nothing else. Text is TEXT, bytes as ``records.stored`` has them.
+_TABLES = {
+    "localqueue_meta": """(
+  key TEXT PRIMARY KEY,
+  value INTEGER NOT NULL
+) WITHOUT ROWID""",
+    "localqueue_queues": """(
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  paused INTEGER NOT NULL DEFAULT 0
+)""",
+    "localqueue_messages": """(
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  prio INTEGER NOT NULL,
+  since INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  receipt TEXT,
+  verb INTEGER,
+  prev_receipt TEXT,
+  prev_verb INTEGER,
+  max_retries INTEGER,
+  cancel INTEGER NOT NULL DEFAULT 0,
+  created INTEGER NOT NULL,
+  started INTEGER,
+  grp TEXT,
+  job_id TEXT,
+  task TEXT,
+  worker TEXT,
+  reason TEXT,
+  err_class TEXT,
+  err_message TEXT,
+  err_place TEXT,
+  headers TEXT,
+  result TEXT,
+  payload TEXT NOT NULL
+)""",
+    "localqueue_history": """(
+  message INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  started INTEGER NOT NULL,
+  ended INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  err_class TEXT,
+  err_message TEXT,
+  err_place TEXT,
+  traceback TEXT,
+  PRIMARY KEY (message, n)
+) WITHOUT ROWID""",
+    # Operations that were applied: ids begin with their time, so the oldest come first.
+    "localqueue_ops": """(
+  op TEXT PRIMARY KEY,
+  at INTEGER NOT NULL,
+  verb TEXT NOT NULL,
+  answer TEXT,
+  found INTEGER
+) WITHOUT ROWID""",
+}
+
+_INDEXES = {
+    "localqueue_ready": "(queue, prio DESC, since) WHERE state = 0",
+    "localqueue_due": "(queue, at) WHERE state = 1",
+    "localqueue_blocked": "(queue, grp, id) WHERE state = 2",
+    "localqueue_lease": "(queue, at) WHERE state = 3",
+    "localqueue_acked": "(queue, at) WHERE state = 4",
+    "localqueue_failed": "(queue, at) WHERE state = 5",
+    "localqueue_head": "(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3)",
+    "localqueue_job_id": "(queue, job_id) WHERE job_id IS NOT NULL",
+}
+_UNIQUE = ("localqueue_head", "localqueue_job_id")
+
+_VIEWS = {
+    "localqueue_do_put": ("op", "now", "queue", "jobs"),
+    "localqueue_do_settle": (
+        *("queue", "id", "receipt", "verb", "now", "boot", "delay", "max_retries", "result"),
+        *("reason", "err_class", "err_message", "err_place", "traceback"),
+    ),
+}
+
+_LEAD = """(SELECT 1 FROM localqueue_messages INDEXED BY localqueue_head
+    WHERE queue = NEW.queue AND grp = NEW.grp AND grp IS NOT NULL AND state IN (0, 1, 3))"""
+_NEXT = """(SELECT id FROM localqueue_messages INDEXED BY localqueue_blocked
+    WHERE queue = NEW.queue AND state = 2 AND grp = NEW.grp ORDER BY id LIMIT 1)"""
+_ELDER = """(grp IS NOT NULL AND EXISTS (SELECT 1
+      FROM localqueue_messages AS elder INDEXED BY localqueue_blocked
+      WHERE elder.queue = localqueue_messages.queue AND elder.state = 2
+        AND elder.grp = localqueue_messages.grp AND elder.id < localqueue_messages.id))"""
+
+
+def _lead(carried: str, now: str, which: str) -> str:
+    """Make a blocked job the lead of its group; its due time is in ``at``, 0 for none."""
+    return f"""UPDATE localqueue_messages SET
+    state = iif(at > {now}, 1, 0),
+    since = iif(at > {now}, {carried}, max({carried}, since, at)),
+    at = iif(at > {now}, at, max(since, at))
+  WHERE {which}"""
+
+
+_CALLED_ONCE = "NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = NEW.op)"
+_LIVE = """EXISTS (SELECT 1 FROM localqueue_messages AS live
+  WHERE live.id = NEW.id AND live.receipt = NEW.receipt AND live.state = 3
+    AND (NEW.verb = 5 OR live.at > NEW.boot)
+    AND live.queue = (SELECT id FROM localqueue_queues WHERE name = NEW.queue))"""
+
+# How a delivery ends, as the values of the row before.
+_ENDS = """(NEW.verb = 3 OR cancel = 1
+      OR (NEW.verb IN (2, 5) AND attempts > coalesce(max_retries, NEW.max_retries)))"""
+_OWN = f"iif(NEW.verb = 4, since, max(NEW.now, {LAST_ID}))"
+_NAMED = "(SELECT value FROM json_each(NEW.answer))"
+
+_TRIGGERS = {
+    # A job of a group that was put leads where nobody does.
+    "localqueue_put_in_group": (
+        "AFTER INSERT ON localqueue_messages WHEN NEW.state = 2",
+        [_lead("0", "NEW.created", f"id = NEW.id AND NOT EXISTS {_LEAD}")],
+    ),
+    # Whatever ends a lead lets the next of its group lead. ``at`` is then the time it ended.
+    "localqueue_next_leads": (
+        "AFTER UPDATE OF state ON localqueue_messages"
+        " WHEN NEW.grp IS NOT NULL AND OLD.state IN (0, 1, 3) AND NEW.state IN (4, 5)",
+        [_lead("OLD.since", "NEW.at", f"id = {_NEXT}")],
+    ),
+    # One that was retried meanwhile leads instead of the lead that was given back.
+    "localqueue_elder_leads": (
+        "AFTER UPDATE OF state ON localqueue_messages WHEN OLD.state = 3 AND NEW.state = 2",
+        [_lead("OLD.since", "NEW.since", f"id = {_NEXT}")],
+    ),
+    # A retried job leads if its id is the lowest: an unclaimed younger lead steps back.
+    "localqueue_retried_leads": (
+        "AFTER UPDATE OF state ON localqueue_messages WHEN OLD.state = 5 AND NEW.state = 2",
+        [
+            """UPDATE localqueue_messages SET
+    state = 2, since = iif(state = 0, at, 0), at = iif(state = 0, 0, at)
+  WHERE queue = NEW.queue AND grp = NEW.grp AND grp IS NOT NULL AND state IN (0, 1)
+    AND id > NEW.id""",
+            _lead("0", "NEW.since", f"id = NEW.id AND NOT EXISTS {_LEAD}"),
+        ],
+    ),
+    # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers].
+    "localqueue_put": (
+        f"INSTEAD OF INSERT ON localqueue_do_put WHEN {_CALLED_ONCE}",
+        [
+            "INSERT OR IGNORE INTO localqueue_queues (name) VALUES (NEW.queue)",
+            f"""INSERT INTO localqueue_ops (op, at, verb, answer)
+  VALUES (NEW.op, NEW.now, 'put', max(NEW.now, 1 + {LAST_ID}))""",
+            """UPDATE localqueue_meta SET value = json_array_length(NEW.jobs) - 1
+    + (SELECT CAST(answer AS INTEGER) FROM localqueue_ops WHERE op = NEW.op)
+  WHERE key = 'last_id'""",
+            """INSERT OR IGNORE INTO localqueue_messages (id, queue, state, prio, since, at,
+    created, payload, job_id, max_retries, grp, task, headers)
+  SELECT id, queue, CASE WHEN grp IS NOT NULL THEN 2 WHEN delay > 0 THEN 1 ELSE 0 END,
+    prio, iif(delay > 0, 0, id),
+    CASE WHEN delay > 0 THEN NEW.now + delay WHEN grp IS NOT NULL THEN 0 ELSE id END,
+    NEW.now, payload, job_id, max_retries, grp, task, headers
+  FROM (SELECT
+      (SELECT CAST(answer AS INTEGER) FROM localqueue_ops WHERE op = NEW.op) + job.key AS id,
+      (SELECT id FROM localqueue_queues WHERE name = NEW.queue) AS queue,
+      job.value ->> 0 AS payload, job.value ->> 1 AS job_id, job.value ->> 2 AS delay,
+      job.value ->> 3 AS prio, job.value ->> 4 AS grp, job.value ->> 5 AS max_retries,
+      job.value ->> 6 AS task, job.value ->> 7 AS headers
+    FROM json_each(NEW.jobs) AS job)""",
+        ],
+    ),
+    "localqueue_settle": (
+        f"INSTEAD OF INSERT ON localqueue_do_settle WHEN {_LIVE}",
+        [
+            """INSERT INTO localqueue_history
+  SELECT id, 1 + coalesce((SELECT max(n) FROM localqueue_history WHERE message = NEW.id), 0),
+    attempts, coalesce(worker, ''), coalesce(started, 0), NEW.now,
+    CASE NEW.verb WHEN 2 THEN 'nack' WHEN 3 THEN 'fail' ELSE 'lapsed' END,
+    NEW.err_class, NEW.err_message, NEW.err_place, NEW.traceback
+  FROM localqueue_messages WHERE id = NEW.id AND NEW.verb IN (2, 3, 5)""",
+            f"""DELETE FROM localqueue_history WHERE message = NEW.id
+    AND n <= (SELECT max(n) FROM localqueue_history WHERE message = NEW.id) - {HISTORY}""",
+            f"""UPDATE localqueue_messages SET
+    state = CASE WHEN NEW.verb = 1 THEN 4 WHEN {_ENDS} THEN 5 WHEN {_ELDER} THEN 2
+      WHEN NEW.delay > 0 THEN 1 ELSE 0 END,
+    since = CASE WHEN NEW.verb = 1 OR {_ENDS} THEN since
+      WHEN {_ELDER} THEN iif(NEW.delay > 0, 0, {_OWN})
+      WHEN NEW.delay > 0 THEN iif(grp IS NULL, 0, since) ELSE max(since, {_OWN}) END,
+    at = CASE WHEN NEW.verb = 1 OR {_ENDS} THEN NEW.now
+      WHEN NEW.delay > 0 THEN NEW.now + NEW.delay WHEN {_ELDER} THEN 0 ELSE {_OWN} END,
+    verb = NEW.verb,
+    attempts = attempts - (NEW.verb = 4),
+    reason = CASE WHEN NEW.verb = 1 OR NOT {_ENDS} THEN reason WHEN NEW.verb = 3 THEN NEW.reason
+      WHEN cancel = 1 THEN 'cancelled' ELSE 'exhausted' END,
+    result = iif(NEW.verb = 1, NEW.result, result),
+    err_class = iif(NEW.verb = 1 OR NEW.err_message IS NOT NULL, NEW.err_class, err_class),
+    err_place = iif(NEW.verb = 1 OR NEW.err_message IS NOT NULL, NEW.err_place, err_place),
+    err_message = iif(NEW.verb = 1, NULL, coalesce(NEW.err_message, err_message))
+  WHERE id = NEW.id""",
+        ],
+    ),
+    # Operations on jobs from outside: ``answer`` lists their ids.
+    "localqueue_retry": (
+        "AFTER INSERT ON localqueue_ops WHEN NEW.verb = 'retry'",
+        [
+            f"""UPDATE localqueue_messages SET state = iif(grp IS NULL, 0, 2),
+    since = max(NEW.at, {LAST_ID}), at = iif(grp IS NULL, max(NEW.at, {LAST_ID}), 0),
+    attempts = 0, cancel = 0, reason = NULL
+  WHERE state = 5 AND id IN {_NAMED}"""
+        ],
+    ),
+    "localqueue_take_away": (
+        "AFTER INSERT ON localqueue_ops WHEN NEW.verb IN ('cancelled', 'discarded')",
+        [
+            f"""UPDATE localqueue_messages SET state = 5, at = NEW.at, reason = NEW.verb
+  WHERE state IN (0, 1, 2) AND id IN {_NAMED}"""
+        ],
+    ),
+    "localqueue_stop": (
+        "AFTER INSERT ON localqueue_ops WHEN NEW.verb = 'stop'",
+        [f"UPDATE localqueue_messages SET cancel = 1 WHERE state = 3 AND id IN {_NAMED}"],
+    ),
+    "localqueue_purge": (
+        "AFTER INSERT ON localqueue_ops WHEN NEW.verb = 'purge'",
+        [
+            f"DELETE FROM localqueue_history WHERE message IN {_NAMED}",
+            f"DELETE FROM localqueue_messages WHERE state IN (4, 5) AND id IN {_NAMED}",
+        ],
+    ),
+    "localqueue_forget": (
+        "AFTER INSERT ON localqueue_ops",
+        [
+            f"""DELETE FROM localqueue_ops WHERE op IN (SELECT op FROM localqueue_ops
+    WHERE op < printf('%016x', NEW.at - {REMEMBERED}) ORDER BY op LIMIT 4)"""
+        ],
+    ),
+}
+
+
+def creation() -> list[Statement]:
+    """Return the statements that create what is missing, applied once or more often."""
+    statements = [f"CREATE TABLE IF NOT EXISTS {name} {body}" for name, body in _TABLES.items()]
+    statements += [
+        f"CREATE {'UNIQUE ' if name in _UNIQUE else ''}INDEX IF NOT EXISTS {name}"
+        f" ON localqueue_messages {body}"
+        for name, body in _INDEXES.items()
+    ]
+    statements += [
+        f"CREATE VIEW IF NOT EXISTS {name} AS SELECT "
+        + ", ".join(f"NULL AS {column}" for column in columns)
+        for name, columns in _VIEWS.items()
+    ]
+    statements += [
+        f"CREATE TRIGGER IF NOT EXISTS {name} {when} BEGIN\n  " + ";\n  ".join(steps) + ";\nEND"
+        for name, (when, steps) in _TRIGGERS.items()
+    ]
+    rows = [("schema", VERSION), ("last_id", 0)]
+    return [
+        *([sql] for sql in statements),
+        *(["INSERT OR IGNORE INTO localqueue_meta VALUES (?, ?)", *row] for row in rows),
+    ]
+
+
+def prepare(cluster: Cluster) -> Steps[None]:
+    """Create the tables where they are missing.
+
+    Raises ``ForeignDatabase`` where other tables have their names, ``NewerSchema`` where a
+    newer version of this package made them.
+    """
+    if (yield from _is_current(cluster, "weak")):
+        return
+    # A node that has just started may not have replayed its log: the leader's word counts.
+    if not (yield from _is_current(cluster, "strong")):
+        yield from cluster.execute(creation(), repeatable=True)
+
+
+def _is_current(cluster: Cluster, level: Literal["weak", "strong"]) -> Steps[bool]:
+    names = "', '".join([*_TABLES, *_VIEWS])
+    (columns,) = yield from cluster.query(
+        [
+            [
+                "SELECT m.name, m.type, p.name FROM sqlite_master m, pragma_table_info(m.name) p"
+                f" WHERE m.name IN ('{names}') ORDER BY m.name, p.cid"
+            ]
+        ],
+        level=level,
+    )
+    found: dict[str, set[str]] = {}
+    for name, _, column in columns.rows:
+        found.setdefault(name, set()).add(column)
+    if not found:
+        return False
+    if found.get("localqueue_meta") != {"key", "value"}:
+        raise _foreign("localqueue_meta")
+    (version,) = yield from cluster.query(
+        [["SELECT value FROM localqueue_meta WHERE key = 'schema'"]], level=level
+    )
+    if not version.rows:
+        raise _foreign("localqueue_meta")
+    if version.rows[0][0] > VERSION:
+        raise NewerSchema(
+            f"The queue's tables in rqlite have the schema {version.rows[0][0]}, and this version"
+            f" of django-localqueue knows {VERSION}: upgrade it here too."
+        )
+    for name, body in _TABLES.items():
+        if found.get(name) != _columns(body):
+            raise _foreign(name)
+    for name, names_ in _VIEWS.items():
+        if found.get(name) != set(names_):
+            raise _foreign(name)
+    return True
+
+
+def _columns(body: str) -> set[str]:
+    lines = (line.strip() for line in body.splitlines()[1:-1])
+    return {line.split()[0] for line in lines if not line.startswith("PRIMARY KEY")}
+
+
+def _foreign(table: str) -> ForeignDatabase:
+    return ForeignDatabase(
+        f"The rqlite database has a table {table!r} that is not this queue's. Rename it, or use a"
+        " cluster of its own for the queue."
+    )

@@ -1,0 +1,171 @@
+"""The clusters that this process uses, and what wakes those who wait for a job of one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django_localqueue.backends.rqlite import schema
+from django_localqueue.exceptions import InvalidInput
+from django_localqueue.transports.answers import Result
+from django_localqueue.transports.client import RqliteClient
+from django_localqueue.transports.cluster import Timeouts
+from django_localqueue.transports.nodes import parse_location
+from django_localqueue.transports.statements import Statement
+from django_localqueue.transports.tls import Tls
+
+#: A clock returns wall time and lease time, in microseconds.
+Clock = Callable[[], tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a cluster is reached: all its queues in one process must agree."""
+
+    nodes: tuple[str, ...]
+    auth: tuple[str, str] | None
+    tls: Tls
+    timeouts: Timeouts
+    clock: Clock | None
+
+
+class SharedStore:
+    """A cluster and the queues of this process that use it.
+
+    Threads may share it. ``turn`` is where taking turns between queues goes on; ``busy`` says
+    that the last claim found something, so the next need not look first.
+    """
+
+    def __init__(self, key: str, options: StoreOptions) -> None:
+        self.key = key
+        self.options = options
+        self.client = RqliteClient(
+            options.nodes, auth=options.auth, tls=options.tls, timeouts=options.timeouts
+        )
+        self.turn = 0
+        self.busy = False
+        self.interrupted = False
+        self.bell = Bell()
+        self._prepared = False
+        self._preparing = threading.Lock()
+
+    def times(self) -> tuple[int, int]:
+        """Return wall time and lease time: the leader's clock, but for a test's."""
+        if self.options.clock is not None:
+            return self.options.clock()
+        now = self.client.run(self.client.clock.now())
+        return now, now
+
+    def request(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
+        """Apply a request that may be applied twice; sent again until its outcome is known."""
+        self._prepare()
+        return self.client.request(statements, repeatable=True)
+
+    def read(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
+        """Read on the leader; nothing enters the Raft log."""
+        self._prepare()
+        return self.client.query(statements, level="weak")
+
+    def after_fork(self) -> None:
+        """Forget who holds the locks: they are threads of the parent."""
+        self.bell = Bell()
+        self._preparing = threading.Lock()
+
+    def _prepare(self) -> None:
+        if self._prepared:
+            return
+        with self._preparing:
+            if not self._prepared:
+                self.client.run(schema.prepare(self.client.cluster))
+                self._prepared = True
+
+
+class Bell:
+    """Rung when something may have become claimable; nobody who looks at it misses a ring."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._rings = 0
+
+    def rings(self) -> int:
+        """Return how often it has rung."""
+        return self._rings
+
+    def ring(self) -> None:
+        """Wake all who wait."""
+        with self._condition:
+            self._rings += 1
+            self._condition.notify_all()
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Wait until it has rung more than ``seen`` times, ``seconds`` at most."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._rings != seen, seconds)
+
+
+# Reentrant, for a signal handler that closes a queue while its thread holds the lock.
+lock = threading.RLock()
+_stores: weakref.WeakValueDictionary[str, SharedStore] = weakref.WeakValueDictionary()
+_users: weakref.WeakKeyDictionary[SharedStore, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+
+
+def address(
+    location: str | Sequence[str], auth: tuple[str, str] | None
+) -> tuple[str, StoreOptions]:
+    """Return the key of the cluster, without credentials, and the nodes and login of its options.
+
+    Raises ``InvalidInput``, never showing a password.
+    """
+    if not isinstance(location, str) and not (
+        isinstance(location, Sequence) and all(isinstance(url, str) for url in location)
+    ):
+        raise InvalidInput("location must be the URL of an rqlite node, or a list of them.")
+    nodes, login = parse_location(location, auth)
+    urls = tuple(sorted(node.url for node in nodes.all))
+    pair = None if login is None else (login.user, login.password)
+    return " ".join(urls), StoreOptions(
+        tuple(node.url for node in nodes.all), pair, Tls(), Timeouts(), None
+    )
+
+
+def join(user: object, key: str, options: StoreOptions) -> SharedStore:
+    """Return the store of ``key``, made where it isn't yet, with ``user`` among its users."""
+    with lock:
+        shared = _stores.get(key)
+        if shared is None:
+            shared = _stores[key] = SharedStore(key, options)
+            _users[shared] = weakref.WeakSet()
+        elif _agreed(shared.options) != _agreed(options):
+            raise InvalidInput(
+                f"The cluster {key} is in use in this process with other auth, tls, timeouts or"
+                " clock; ask for the same, or close its other queues first."
+            )
+        _users[shared].add(user)
+        return shared
+
+
+def leave(user: object, shared: SharedStore) -> None:
+    """Take ``user`` from the users of its store; without users its connections are closed."""
+    with lock:
+        _users[shared].discard(user)
+        if not _users[shared]:
+            _stores.pop(shared.key, None)
+            shared.client.close()
+
+
+def _agreed(options: StoreOptions) -> tuple[Any, ...]:
+    return options.auth, options.tls, options.timeouts, options.clock
+
+
+def _after_fork_in_child() -> None:
+    global lock
+    lock = threading.RLock()
+    for shared in list(_stores.values()):
+        shared.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

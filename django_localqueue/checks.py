@@ -1,0 +1,404 @@
+"""System checks of the settings. Ids are fixed for ever; each names its mend in the hint.
+
+Those that look at files carry the tag ``localqueue_files`` as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from django.apps import AppConfig, apps
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from django_localqueue import conf
+from django_localqueue.backends.arguments import seconds, whole
+from django_localqueue.backends.sqlite import SQLiteQueue
+from django_localqueue.exceptions import InvalidInput
+from django_localqueue.queues import arguments, backend_class
+
+TAG = "localqueue"
+FILES_TAG = "localqueue_files"
+TASK_BACKEND = "django_localqueue.tasks.LocalQueueBackend"
+MOUNTS = "/proc/self/mountinfo"
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        *("9p", "afs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
+        *("glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs"),
+        "vboxsf",
+    }
+)
+
+Apps = Sequence[AppConfig] | None
+
+
+@register(TAG)
+def check_keys(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Unknown keys, wrong types and values, what can't be imported (E002, E003, E006, E008)."""
+    problems = [problem for queue in _all() for problem in queue.problems]
+    problems += conf.section_problems()
+    for queue in _all():
+        problems += _value_problems(queue)
+        problems += _handler_problems(queue)
+    return [
+        Error(problem.message, hint=problem.hint, id=f"django_localqueue.{problem.id}")
+        for problem in problems
+    ]
+
+
+@register(TAG)
+def check_leases(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """A lease that ends before the worker renews it (E004)."""
+    heartbeat = conf.worker().heartbeat_interval
+    return [
+        Error(
+            f"LOCALQUEUE[{queue.alias!r}] has a lease of {lease:g} seconds, and workers renew"
+            f" leases every {heartbeat:g} seconds.",
+            hint="Make OPTIONS['lease_seconds'] longer than LOCALQUEUE_WORKER"
+            "['HEARTBEAT_INTERVAL'], best three times as long: else jobs run twice.",
+            id="django_localqueue.E004",
+        )
+        for queue in _all()
+        if isinstance(lease := queue.options.get("lease_seconds", 60), (int, float))
+        and 0 < lease <= heartbeat
+    ]
+
+
+@register(TAG)
+def check_worker(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Values of LOCALQUEUE_WORKER that no worker takes (E006, E010)."""
+    worker = conf.worker()
+    messages: list[CheckMessage] = []
+    ranges: list[tuple[str, object, Callable[[], object]]] = [
+        ("THREADS", worker.threads, lambda: whole(worker.threads, "it", 1, 1_000)),
+        (
+            "HEARTBEAT_INTERVAL",
+            worker.heartbeat_interval,
+            lambda: seconds(worker.heartbeat_interval, "it", positive=True),
+        ),
+    ]
+    for key, value, validate in ranges:
+        try:
+            validate()
+        except InvalidInput as error:
+            messages.append(
+                Error(
+                    f"LOCALQUEUE_WORKER['{key}'] is {value!r}: {error}",
+                    hint="Correct the value, or leave it out.",
+                    id="django_localqueue.E006",
+                )
+            )
+    known = [*conf.queue_settings(), "*"]
+    messages += [
+        Error(
+            f"LOCALQUEUE_WORKER['QUEUES'] names {name!r}, which LOCALQUEUE doesn't have.",
+            hint=f"Add it to LOCALQUEUE. {conf.suggestion(name, known)}",
+            id="django_localqueue.E010",
+        )
+        for name in worker.queues
+        if name not in known
+    ]
+    return messages
+
+
+@register(TAG)
+def check_options_without_effect(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Options that this version takes and doesn't act on (W009)."""
+    return [
+        Warning(
+            f"LOCALQUEUE[{queue.alias!r}]['OPTIONS']['{key}'] has no effect in this version.",
+            hint="Leave it out, or silence this check to keep it for a later version.",
+            id="django_localqueue.W009",
+        )
+        for queue in _all()
+        for key in queue.without_effect
+    ]
+
+
+@register(TAG)
+def check_durability(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Jobs that a power cut may lose, in production (W006, W010)."""
+    if conf.setting("DEBUG"):
+        return []
+    messages: list[CheckMessage] = []
+    for queue in _all():
+        if queue.location == conf.IN_MEMORY:
+            if not conf.in_test_run():
+                messages.append(
+                    Warning(
+                        f"LOCALQUEUE[{queue.alias!r}] is in memory: its jobs are gone when the"
+                        " process ends, and no worker sees them.",
+                        hint="Set LOCATION to a folder; ':memory:' is for tests.",
+                        id="django_localqueue.W010",
+                    )
+                )
+        elif queue.options.get("durability") == "normal":
+            messages.append(
+                Warning(
+                    f"LOCALQUEUE[{queue.alias!r}] has durability 'normal': a power cut may lose"
+                    " jobs that were put.",
+                    hint="Leave OPTIONS['durability'] out for 'full', or silence this check where"
+                    " that is what you want.",
+                    id="django_localqueue.W006",
+                )
+            )
+    return messages
+
+
+@register(TAG, FILES_TAG)
+def check_locations(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Folders that can't be used, or should not be (E001, E007, W001, W002)."""
+    messages: list[CheckMessage] = []
+    databases = conf.database_files()
+    for alias, folder in _folders():
+        where = f"LOCALQUEUE[{alias!r}]['LOCATION']"
+        problem = _unusable(folder)
+        if problem:
+            messages.append(
+                Error(
+                    f"{where} is {folder!r}, {problem[0]}",
+                    hint=problem[1],
+                    id="django_localqueue.E001",
+                )
+            )
+        database = databases.get(os.path.realpath(os.path.join(folder, conf.FILE_NAME)))
+        if database is not None:
+            messages.append(
+                Error(
+                    f"{where} is {folder!r}, whose {conf.FILE_NAME} is also the database"
+                    f" {database!r} of DATABASES.",
+                    hint="Give the queue a folder of its own: two SQLite libraries in one process"
+                    " drop each other's locks.",
+                    id="django_localqueue.E007",
+                )
+            )
+        kind = _file_system(folder)
+        if kind in NETWORK_FILE_SYSTEMS:
+            messages.append(
+                Warning(
+                    f"{where} is {folder!r}, on a network file system ({kind}).",
+                    hint="Use a local disk: SQLite needs locks that network file systems don't"
+                    " keep. For several machines use the rqlite queue.",
+                    id="django_localqueue.W001",
+                )
+            )
+        for name in ("MEDIA_ROOT", "STATIC_ROOT"):
+            root = conf.setting(name)
+            if root and _is_inside(folder, os.fspath(root)):
+                messages.append(
+                    Warning(
+                        f"{where} is {folder!r}, inside {name}: its file may be served to anybody.",
+                        hint=f"Move it out of {os.fspath(root)!r}.",
+                        id="django_localqueue.W002",
+                    )
+                )
+    return messages
+
+
+@register(TAG)
+def check_tasks(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Whether tasks reach the queue, and safely (E005, W003, W004, W007).
+
+    That QUEUES names aliases which LOCALQUEUE has is the task backend's check (E009).
+    """
+    ours = {
+        alias: entry
+        for alias, entry in conf.tasks().items()
+        if entry.get("BACKEND") == TASK_BACKEND
+    }
+    messages: list[CheckMessage] = []
+    if ours and find_spec("django.tasks") is None:
+        if find_spec("django_tasks") is None:
+            hint = "Install it: pip install 'django-localqueue[tasks]', or use Django 6.0 or later."
+            messages.append(_backport("is not installed", hint))
+        elif not apps.is_installed("django_tasks"):
+            messages.append(
+                _backport("is not in INSTALLED_APPS", "Add 'django_tasks' to INSTALLED_APPS.")
+            )
+    for alias, entry in ours.items():
+        where = f"TASKS[{alias!r}]"
+        if "QUEUES" in entry and not entry["QUEUES"]:
+            messages.append(
+                Warning(
+                    f"{where}['QUEUES'] is empty: a task may then name a queue that LOCALQUEUE"
+                    " doesn't have.",
+                    hint="Leave QUEUES out: it is then every alias of LOCALQUEUE.",
+                    id="django_localqueue.W003",
+                )
+            )
+        if database := _atomic_requests():
+            messages.append(
+                Warning(
+                    f"DATABASES[{database!r}] has ATOMIC_REQUESTS, and {where} enqueues at once:"
+                    " a worker may run a task before the request's transaction is committed, or"
+                    " one that was rolled back.",
+                    hint="Enqueue with transaction.on_commit(partial(task.enqueue, ...)), then"
+                    " silence this check.",
+                    id="django_localqueue.W004",
+                )
+            )
+    if _tasks_are_possible() and conf.tasks_are_the_default():
+        messages.append(
+            Warning(
+                "TASKS is Django's default, which runs tasks at once in the process that enqueues"
+                " them: the worker has nothing to do.",
+                hint=f"Set TASKS = {{'default': {{'BACKEND': '{TASK_BACKEND}'}}}}, or silence this"
+                " check where only plain jobs are put.",
+                id="django_localqueue.W007",
+            )
+        )
+    return messages
+
+
+@register(TAG)
+def check_console(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """The console without the admin (W005)."""
+    if not conf.console().auto_register or apps.is_installed("django.contrib.admin"):
+        return []
+    return [
+        Warning(
+            "The console of django_localqueue is on, and django.contrib.admin is not installed.",
+            hint="Add 'django.contrib.admin' to INSTALLED_APPS, or set LOCALQUEUE_CONSOLE ="
+            " {'AUTO_REGISTER': False}.",
+            id="django_localqueue.W005",
+        )
+    ]
+
+
+@register(TAG, deploy=True)
+def check_deployment(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """A LOCATION that nobody chose (W008)."""
+    return [
+        Warning(
+            f"LOCALQUEUE[{queue.alias!r}] has no LOCATION; its jobs are kept in"
+            f" {os.fspath(queue.location)!r}.",
+            hint="Set LOCATION to a folder that outlives a deploy: a release's own folder is"
+            " replaced by the next one, and a container's disk must be a volume.",
+            id="django_localqueue.W008",
+        )
+        for queue in _all()
+        if queue.unset_location
+    ]
+
+
+def _all() -> list[conf.QueueSettings]:
+    return list(conf.queue_settings().values())
+
+
+def _value_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:
+    """Let the backend look at each option by itself; nothing is opened."""
+    where = f"LOCALQUEUE[{queue.alias!r}]"
+    if any(problem.id == "E006" for problem in queue.problems):
+        return
+    try:
+        backend = backend_class(queue)
+        options = arguments(queue)
+    except ImproperlyConfigured as error:
+        yield conf.Problem("E008", str(error), "Correct the dotted path, or leave it out.")
+        return
+    if not issubclass(backend, SQLiteQueue):
+        return  # what another backend takes shows when it is first used
+    tries: list[tuple[str, dict[str, Any]]] = [("", {})]
+    tries += [(f"['OPTIONS']['{key}']", {key: value}) for key, value in options.items()]
+    for key, values in tries:
+        try:
+            backend(queue.location, queue.name, lazy=True, **values)
+        except InvalidInput as error:
+            yield conf.Problem("E006", f"{where}{key}: {error}", "Correct the value.")
+            if not key:
+                return
+
+
+def _handler_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:
+    if queue.handler is None:
+        return
+    where = f"LOCALQUEUE[{queue.alias!r}]['HANDLER'] is {queue.handler!r}"
+    hint = "Give the dotted path of a function that takes a job."
+    try:
+        handler = import_string(queue.handler)
+    except ImportError as error:
+        yield conf.Problem("E008", f"{where}, which can't be imported: {error}.", hint)
+        return
+    if not callable(handler):
+        yield conf.Problem("E008", f"{where}, which can't be called.", hint)
+
+
+def _folders() -> Iterator[tuple[str, str]]:
+    """Return each folder once, with the first alias that has it."""
+    seen = set()
+    for queue in _all():
+        location = queue.location
+        if not isinstance(location, (str, os.PathLike)) or location == conf.IN_MEMORY:
+            continue
+        folder = os.path.realpath(os.fspath(location))
+        if folder not in seen:
+            seen.add(folder)
+            yield queue.alias, folder
+
+
+def _unusable(folder: str) -> tuple[str, str] | None:
+    """Return what is wrong with the folder and the mend; nothing is made or opened."""
+    file = os.path.join(folder, conf.FILE_NAME)
+    parent = os.path.dirname(folder)
+    if os.path.isdir(folder):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return "which can't be written.", f"Give this process' user the right: {folder}."
+        if os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK):
+            return (
+                f"and its {conf.FILE_NAME} can't be written.",
+                f"Give this user the right: {file}.",
+            )
+        return None
+    if os.path.lexists(folder):
+        return "which is not a folder.", "LOCATION is a folder; the file is made in it."
+    if not os.path.isdir(parent):
+        return "whose parent is missing.", f"Make the folder {parent}, or correct LOCATION."
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return "which is missing and can't be made.", f"Make it, or let this user write {parent}."
+    return None
+
+
+def _file_system(folder: str) -> str:
+    """Return the type of the file system under the folder; empty where that can't be known."""
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+            lines = mounts.read().splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in lines:
+        mount, _, rest = line.partition(" - ")
+        point = mount.split()[4].replace("\\040", " ")
+        if len(point) >= len(best) and _is_inside(folder, point):
+            best, kind = point, rest.split()[0]
+    return kind
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    folder = os.path.realpath(folder)
+    path = os.path.realpath(path)
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _atomic_requests() -> str | None:
+    for alias, database in conf.setting("DATABASES", {}).items():
+        if database.get("ATOMIC_REQUESTS"):
+            return str(alias)
+    return None
+
+
+def _tasks_are_possible() -> bool:
+    return find_spec("django.tasks") is not None or apps.is_installed("django_tasks")
+
+
+def _backport(state: str, hint: str) -> Error:
+    return Error(
+        f"TASKS uses {TASK_BACKEND}, this Django has no django.tasks, and the django-tasks"
+        f" backport {state}.",
+        hint=hint,
+        id="django_localqueue.E005",
+    )

@@ -1,0 +1,396 @@
+"""The settings: the only module that reads them.
+
+Nothing is read before it is asked for, and ``override_settings`` is followed.
+This module knows which keys there are and what shape they have; what values an
+option may have is the backend's to say.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from django.conf import global_settings, settings
+from django.core.signals import setting_changed
+
+SQLITE_BACKEND = "django_localqueue.backends.sqlite.SQLiteQueue"
+IN_MEMORY = ":memory:"
+FILE_NAME = "localqueue.db"  # in the folder that LOCATION names
+
+QUEUE_KEYS = ("BACKEND", "LOCATION", "NAME", "HANDLER", "OPTIONS", "TEST")
+TEST_KEYS = ("LOCATION",)
+OPTIONS = (
+    "durability",
+    "lease_seconds",
+    "max_retries",
+    "retention_seconds",
+    "max_payload_bytes",
+    "serializer",
+)
+#: Options that are accepted and have no effect in this version, with the types they take.
+OPTIONS_WITHOUT_EFFECT: dict[str, tuple[type, ...]] = {
+    "max_running": (int,),
+    "rate": (str, int, float),
+    "auth": (str, list, tuple),
+    "tls": (bool, dict),
+    "timeouts": (int, float, dict),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong in the settings; ``id`` is the id of its system check."""
+
+    id: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """One alias of LOCALQUEUE, with what it left out filled in."""
+
+    alias: str
+    backend: str = SQLITE_BACKEND
+    location: Any = None
+    name: str = ""
+    handler: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    test_location: Any = None
+    problems: tuple[Problem, ...] = ()
+    #: LOCATION is nowhere set: it is the default one.
+    unset_location: bool = False
+    #: The keys given under OPTIONS that have no effect in this version.
+    without_effect: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """LOCALQUEUE_WORKER: what ``runqueueworker`` does where its flags don't say otherwise."""
+
+    queues: tuple[str, ...] = ()
+    threads: int = 4
+    heartbeat_interval: float = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """LOCALQUEUE_CONSOLE.
+
+    ``auto_register``: whether the console puts itself on Django's default admin site.
+    ``has_permission``: dotted path of the rule who may do what, instead of Django's
+    permissions; see ``django_localqueue.console.permissions``.
+    """
+
+    auto_register: bool = True
+    has_permission: str | None = None
+
+
+#: The types that each key of the two takes.
+SECTION_TYPES: dict[str, tuple[type, ...]] = {
+    "queues": (list, tuple),
+    "threads": (int,),
+    "heartbeat_interval": (int, float),
+    "auto_register": (bool,),
+    "has_permission": (str,),
+}
+
+
+@cache
+def queue_settings() -> dict[str, QueueSettings]:
+    """Return every alias of LOCALQUEUE; unset, it is one alias "default".
+
+    Never raises for what is in the setting: the faults are in ``problems``.
+    """
+    raw = getattr(settings, "LOCALQUEUE", None)
+    if raw is None:
+        raw = {"default": {}}
+    if not isinstance(raw, Mapping):
+        problem = _wrong_type("LOCALQUEUE", raw, "a dict of aliases, as CACHES is")
+        return {"default": QueueSettings("default", problems=(problem,))}
+    default = _parse("default", raw.get("default", {}), None)
+    parsed = {
+        str(alias): default if alias == "default" else _parse(alias, entry, default)
+        for alias, entry in raw.items()
+    }
+    return _with_one_durability_a_store(parsed)
+
+
+def worker() -> WorkerSettings:
+    """Return LOCALQUEUE_WORKER; a key of the wrong type counts as left out."""
+    return WorkerSettings(**_section("LOCALQUEUE_WORKER", WorkerSettings)[0])
+
+
+def console() -> ConsoleSettings:
+    """Return LOCALQUEUE_CONSOLE; a key of the wrong type counts as left out."""
+    return ConsoleSettings(**_section("LOCALQUEUE_CONSOLE", ConsoleSettings)[0])
+
+
+def section_problems() -> list[Problem]:
+    """Return what is wrong in LOCALQUEUE_WORKER and LOCALQUEUE_CONSOLE."""
+    return [
+        *_section("LOCALQUEUE_WORKER", WorkerSettings)[1],
+        *_section("LOCALQUEUE_CONSOLE", ConsoleSettings)[1],
+    ]
+
+
+def setting(name: str, default: Any = None) -> Any:
+    """Return one of Django's or the project's own settings."""
+    return getattr(settings, name, default)
+
+
+def tasks() -> dict[str, Mapping[str, Any]]:
+    """Return the aliases of TASKS with what is a dict; unset: none."""
+    raw = getattr(settings, "TASKS", None)
+    if not isinstance(raw, Mapping):
+        return {}
+    return {str(alias): entry for alias, entry in raw.items() if isinstance(entry, Mapping)}
+
+
+def tasks_are_the_default() -> bool:
+    """Whether TASKS is unset or what Django has it be."""
+    raw = getattr(settings, "TASKS", None)
+    return raw is None or raw == getattr(global_settings, "TASKS", None)
+
+
+def location_for(queue: QueueSettings) -> Any:
+    """Return where this queue's store is now.
+
+    That is TEST LOCATION in a test run, a folder for each parallel test process.
+    A test run without one never touches the queue of the settings file: its queues
+    are in memory, unless the test overrides LOCALQUEUE itself.
+    """
+    if not in_test_run():
+        return queue.location
+    if queue.test_location is not None:
+        return _of_this_test_process(queue.test_location)
+    if queue.backend == SQLITE_BACKEND and not _overrides:
+        return IN_MEMORY
+    return queue.location
+
+
+def in_test_run() -> bool:
+    """Whether Django's test environment is set up: the test database's time."""
+    state = getattr(sys.modules.get("django.test.utils"), "_TestState", None)
+    return hasattr(state, "saved_data")
+
+
+def database_files() -> dict[str, str]:
+    """Return the real path of every SQLite file that DATABASES opens, with its alias."""
+    if not settings.configured:
+        return {}
+    files = {}
+    for alias, database in getattr(settings, "DATABASES", {}).items():
+        engine = str(database.get("ENGINE", ""))
+        if "sqlite" not in engine and "spatialite" not in engine:
+            continue
+        for name in (database.get("NAME"), (database.get("TEST") or {}).get("NAME")):
+            path = _file_of(name)
+            if path:
+                files[os.path.realpath(path)] = str(alias)
+    return files
+
+
+def suggestion(key: object, known: Iterable[str]) -> str:
+    """Return a hint for an unknown key: the known one it looks like, and all of them."""
+    known = list(known)
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(str(key).lower(), by_lower, n=1, cutoff=0.6)
+    guess = f"Did you mean {by_lower[near[0]]!r}? " if near else ""
+    return f"{guess}The keys are {', '.join(known)}."
+
+
+def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSettings:
+    where = f"LOCALQUEUE[{alias!r}]"
+    if not isinstance(alias, str) or not alias:
+        problem = _wrong_type(f"The alias {alias!r} of LOCALQUEUE", alias, "text, not empty")
+        return QueueSettings(str(alias), problems=(problem,))
+    if not isinstance(entry, Mapping):
+        return QueueSettings(alias, problems=(_wrong_type(where, entry, "a dict"),))
+    problems = _unknown(where, entry, QUEUE_KEYS)
+    backend = entry.get("BACKEND", default.backend if default else SQLITE_BACKEND)
+    if not isinstance(backend, str):
+        problems.append(_wrong_type(f"{where}['BACKEND']", backend, "the dotted path of a class"))
+        backend = SQLITE_BACKEND
+    name = entry.get("NAME", alias)
+    if not isinstance(name, str):
+        problems.append(_wrong_type(f"{where}['NAME']", name, "text"))
+        name = alias
+    handler = entry.get("HANDLER")
+    if handler is not None and not isinstance(handler, str):
+        problems.append(
+            _wrong_type(f"{where}['HANDLER']", handler, "the dotted path of a function")
+        )
+        handler = None
+    options = entry.get("OPTIONS", {})
+    if not isinstance(options, Mapping):
+        problems.append(_wrong_type(f"{where}['OPTIONS']", options, "a dict"))
+        options = {}
+    known_options = (*OPTIONS, *OPTIONS_WITHOUT_EFFECT)
+    problems += _unknown(f"{where}['OPTIONS']", options, known_options)
+    for key, types in OPTIONS_WITHOUT_EFFECT.items():
+        if key in options and not _is_a(options[key], types):
+            problems.append(
+                _wrong_type(f"{where}['OPTIONS']['{key}']", options[key], _names(types))
+            )
+    test = entry.get("TEST", {})
+    if not isinstance(test, Mapping):
+        problems.append(_wrong_type(f"{where}['TEST']", test, "a dict"))
+        test = {}
+    problems += _unknown(f"{where}['TEST']", test, TEST_KEYS)
+    test_location = test.get("LOCATION")
+    location = entry.get("LOCATION")
+    unset_location = False
+    if location is None and default is not None and backend == default.backend:
+        location = default.location
+        test_location = default.test_location if test_location is None else test_location
+    elif location is None and backend == SQLITE_BACKEND:
+        location = _default_location()
+        unset_location = location is not None
+    if location is None:
+        problems.append(
+            Problem(
+                "E006",
+                f"{where} has no LOCATION, and there is no default for it.",
+                "Set LOCATION to the folder of the queue, for instance BASE_DIR / 'localqueue'.",
+            )
+        )
+    return QueueSettings(
+        alias,
+        backend,
+        location,
+        name,
+        handler,
+        {key: options[key] for key in options if key in OPTIONS},
+        test_location,
+        tuple(problems),
+        unset_location,
+        tuple(key for key in options if key in OPTIONS_WITHOUT_EFFECT),
+    )
+
+
+def _with_one_durability_a_store(parsed: dict[str, QueueSettings]) -> dict[str, QueueSettings]:
+    """Give aliases of one store the durability that one of them asks for; two may not differ."""
+    asked: dict[str, QueueSettings] = {}
+    result = dict(parsed)
+    for alias, queue in parsed.items():
+        if "durability" not in queue.options or queue.location == IN_MEMORY:
+            continue
+        first = asked.setdefault(store_key(queue.location), queue)
+        if first.options["durability"] != queue.options["durability"]:
+            problem = Problem(
+                "E003",
+                f"LOCALQUEUE[{alias!r}] and LOCALQUEUE[{first.alias!r}] share the LOCATION"
+                f" {str(queue.location)!r} and ask for different durability.",
+                "A store has one durability: give both the same, or another LOCATION to one.",
+            )
+            result[alias] = replace(queue, problems=(*queue.problems, problem))
+    for alias, queue in result.items():
+        first_asked = asked.get(store_key(queue.location))
+        if first_asked is not None and "durability" not in queue.options:
+            options = {**queue.options, "durability": first_asked.options["durability"]}
+            result[alias] = replace(queue, options=options)
+    return result
+
+
+def store_key(location: Any) -> str:
+    """Return what is equal for locations that are one store."""
+    if isinstance(location, (str, os.PathLike)) and location != IN_MEMORY:
+        return os.path.realpath(os.fspath(location))
+    return repr(location)
+
+
+def _default_location() -> Path | None:
+    base = getattr(settings, "BASE_DIR", None)
+    return None if base is None else Path(base) / "localqueue"
+
+
+def _of_this_test_process(location: Any) -> Any:
+    if not isinstance(location, (str, os.PathLike)) or location == IN_MEMORY:
+        return location
+    process = os.environ.get("PYTEST_XDIST_WORKER")
+    if not process:  # Django's own parallel runner numbers its processes from 1
+        number = getattr(sys.modules.get("django.test.runner"), "_worker_id", 0)
+        process = str(number) if number else None
+    return f"{os.fspath(location)}_{process}" if process else location
+
+
+def _file_of(name: Any) -> str | None:
+    """Return the file that the NAME of a SQLite database means; None: it is in memory."""
+    if not isinstance(name, (str, os.PathLike)):
+        return None
+    text = os.fspath(name)
+    if text.startswith("file:"):
+        path, _, query = text[len("file:") :].partition("?")
+        if "mode=memory" in query:
+            return None
+        text = unquote(path)
+        if text.startswith("//"):
+            text = "/" + text[2:].partition("/")[2]
+    return None if not text or text == IN_MEMORY else text
+
+
+def _section(
+    name: str, section: type[WorkerSettings] | type[ConsoleSettings]
+) -> tuple[dict[str, Any], list[Problem]]:
+    raw = getattr(settings, name, None)
+    if raw is None:
+        return {}, []
+    if not isinstance(raw, Mapping):
+        return {}, [_wrong_type(name, raw, "a dict")]
+    known = {entry.name.upper(): entry.name for entry in fields(section)}
+    problems = _unknown(name, raw, known)
+    values = {}
+    for key, attribute in known.items():
+        if key not in raw:
+            continue
+        types = SECTION_TYPES[attribute]
+        if _is_a(raw[key], types):
+            values[attribute] = tuple(raw[key]) if list in types else raw[key]
+        else:
+            problems.append(_wrong_type(f"{name}['{key}']", raw[key], _names(types)))
+    return values, problems
+
+
+def _unknown(where: str, given: Mapping[Any, Any], known: Iterable[str]) -> list[Problem]:
+    known = list(known)
+    return [
+        Problem("E002", f"{where} has the unknown key {key!r}.", suggestion(key, known))
+        for key in given
+        if key not in known
+    ]
+
+
+def _is_a(value: Any, types: tuple[type, ...]) -> bool:
+    if isinstance(value, bool):
+        return bool in types
+    return isinstance(value, types)
+
+
+def _names(types: tuple[type, ...]) -> str:
+    return " or ".join(kind.__name__ for kind in types)
+
+
+def _wrong_type(what: str, value: Any, wanted: str) -> Problem:
+    return Problem("E006", f"{what} is {value!r}.", f"It must be {wanted}.")
+
+
+_overrides = 0
+
+
+def _follow(*, setting: str, enter: bool = True, **_: Any) -> None:
+    global _overrides
+    if setting in ("LOCALQUEUE", "BASE_DIR"):
+        queue_settings.cache_clear()
+    if setting == "LOCALQUEUE":
+        _overrides = max(0, _overrides + (1 if enter else -1))
+
+
+setting_changed.connect(_follow, dispatch_uid="django_localqueue.conf")

@@ -1,0 +1,178 @@
+"""Carries conversations with a cluster over ``requests``."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from django_localqueue.exceptions import QueueClosed
+from django_localqueue.transports.answers import Answer, Broken, Level, Result
+from django_localqueue.transports.clock import LeaderClock
+from django_localqueue.transports.cluster import Cluster, Pause, Request, Steps, Timeouts
+from django_localqueue.transports.errors import MissingExtra
+from django_localqueue.transports.nodes import NodeFacts, parse_location
+from django_localqueue.transports.statements import Statement
+from django_localqueue.transports.tls import Tls, context_for, refused_by_peer, tls_error, tls_text
+
+if TYPE_CHECKING:
+    import requests
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+_CHUNK = 1024 * 1024
+
+T = TypeVar("T")
+
+
+class RqliteClient:
+    """A cluster, carried over ``requests``: one session a thread and process.
+
+    Safe across threads and ``fork``. ``location``, ``auth`` as ``parse_location`` takes them.
+    Raises ``MissingExtra`` without ``requests``. Nothing is sent before the first verb.
+    """
+
+    def __init__(
+        self,
+        location: str | Sequence[str],
+        *,
+        auth: tuple[str, str] | None = None,
+        tls: Tls | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        try:
+            import requests
+        except ImportError as error:
+            raise MissingExtra(
+                "RqliteTransport needs requests: pip install django-localqueue[rqlite]"
+            ) from error
+        nodes, login = parse_location(location, auth)
+        self._requests = requests
+        self._tls = tls or Tls()
+        context_for(tls, nodes.all[0].url)  # a bad file is told now, not by the first verb
+        self.cluster = Cluster(nodes, login, timeouts)
+        self.clock = LeaderClock(self.cluster)
+        self._begin_process()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        urls = ", ".join(node.url for node in self.cluster.nodes.all)
+        return f"<{type(self).__name__} {urls}>"
+
+    def execute(
+        self, statements: Sequence[Statement], *, repeatable: bool = False
+    ) -> tuple[Result, ...]:
+        """Apply writes in one transaction; see ``Cluster.execute``."""
+        return self.run(self.cluster.execute(statements, repeatable=repeatable))
+
+    def request(
+        self, statements: Sequence[Statement], *, repeatable: bool = False
+    ) -> tuple[Result, ...]:
+        """Apply writes and reads in one transaction; see ``Cluster.request``."""
+        return self.run(self.cluster.request(statements, repeatable=repeatable))
+
+    def query(
+        self, statements: Sequence[Statement], *, level: Level = "strong"
+    ) -> tuple[Result, ...]:
+        """Read; see ``Cluster.query``."""
+        return self.run(self.cluster.query(statements, level=level))
+
+    def nodes(self) -> list[NodeFacts]:
+        """Return what is known of each node."""
+        return self.cluster.nodes.facts()
+
+    def close(self) -> None:
+        """Close the connections of this process; every later verb raises ``QueueClosed``."""
+        self._closed = True
+        if self._pid == os.getpid():
+            with self._lock:
+                sessions = list(self._sessions)
+            for session in sessions:
+                session.close()
+
+    def run(self, steps: Steps[T]) -> T:
+        """Carry a conversation to its end and return or raise what it does."""
+        reply: Answer | Broken | None = None
+        try:
+            while True:
+                try:
+                    step = steps.send(reply)
+                except StopIteration as end:
+                    return cast(T, end.value)
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    reply = None
+                else:
+                    reply = self._post(step)
+        finally:
+            steps.close()
+
+    def _post(self, request: Request) -> Answer | Broken:
+        deadline = time.monotonic() + request.budget
+        try:
+            with self._session().post(
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                timeout=(request.connect_timeout, request.read_timeout),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                body = bytearray()
+                for chunk in response.iter_content(_CHUNK):
+                    body += chunk
+                    if len(body) > MAX_ANSWER_BYTES or time.monotonic() > deadline:
+                        return Broken(True, "the answer is too long or too slow")
+                return Answer(response.status_code, headers, bytes(body))
+        except self._requests.RequestException as error:
+            return self._broken(error)
+
+    def _broken(self, error: requests.RequestException) -> Broken:
+        tls = tls_error(error)
+        if tls is not None:
+            return Broken(not refused_by_peer(tls), tls_text(tls), tls=True)
+        exceptions = self._requests.exceptions
+        if isinstance(error, exceptions.ConnectTimeout):
+            return Broken(False, "no connection within the timeout")
+        reason: Any = getattr(error.args[0] if error.args else None, "reason", None)
+        if type(reason).__name__ in ("NewConnectionError", "NameResolutionError"):
+            return Broken(False, f"no connection ({_innermost(reason)})")
+        if isinstance(error, exceptions.ReadTimeout):
+            return Broken(True, "no answer within the timeout")
+        return Broken(True, f"the connection broke ({_innermost(error)})")
+
+    def _begin_process(self) -> None:
+        self._pid = os.getpid()
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._sessions: weakref.WeakSet[requests.Session] = weakref.WeakSet()
+
+    def _session(self) -> requests.Session:
+        """Return this thread's session; a forked child never uses its parent's connections."""
+        if self._closed:
+            raise QueueClosed("This rqlite client was closed.")
+        if self._pid != os.getpid():
+            self._begin_process()
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = self._requests.Session()
+            # Neither proxies nor .netrc nor CA bundles of the environment: only what was given.
+            session.trust_env = False
+            session.verify = self._tls.ca or True
+            if self._tls.cert is not None:
+                key = self._tls.key
+                session.cert = self._tls.cert if key is None else (self._tls.cert, key)
+            with self._lock:
+                self._sessions.add(session)
+        return session
+
+
+def _innermost(error: BaseException) -> str:
+    while True:
+        cause = error.__cause__ or error.__context__
+        if cause is None:
+            return str(error) or type(error).__name__
+        error = cause

@@ -1,0 +1,93 @@
+"""The benchmarks run and report; how fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """The tables and the results of the smallest run of ours beside plain sqlite3."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    results = folder / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--only", "ours,sqlite3", "--depths", "20,40"]
+    command += ["--beside", "30", "--grouped", "30", "--groups", "5", "--n", "10", "--rounds", "1"]
+    command += ["--threads", "2", "--processes", "1:2", "--durability", "normal"]
+    command += ["--dir", str(folder), "--json", str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(results.read_text())
+
+
+def measured(results: dict[str, Any], section: str, contestant: str) -> set[tuple[str, str]]:
+    return {
+        (row["scenario"], row["verb"])
+        for row in results["rows"]
+        if (row["section"], row["contestant"]) == (section, contestant)
+    }
+
+
+def test_every_store_is_measured_with_every_verb(run: tuple[str, dict[str, Any]]) -> None:
+    scenarios = ("20 ready", "40 ready", "10,000 ready beside 3 x 30", "30 in 5 groups")
+    assert measured(run[1], "one process", "ours") == {
+        (scenario, verb) for scenario in scenarios for verb in ("put", "get_ack", "exchange")
+    }
+
+
+def test_a_peer_is_measured_with_ready_jobs_only(run: tuple[str, dict[str, Any]]) -> None:
+    assert measured(run[1], "one process", "sqlite3") == {
+        (scenario, verb) for scenario in ("20 ready", "40 ready") for verb in ("put", "get_ack")
+    }
+
+
+def test_every_time_is_a_positive_number(run: tuple[str, dict[str, Any]]) -> None:
+    times = [row["us"] for row in run[1]["rows"] if row["section"] == "one process"]
+    assert len(times) == 16
+    assert all(math.isfinite(time) and time > 0 for time in times)
+
+
+def test_every_job_that_processes_put_is_delivered_once(run: tuple[str, dict[str, Any]]) -> None:
+    rows = [row for row in run[1]["rows"] if row["section"] == "processes"]
+    assert [(row["contestant"], row["verb"]) for row in rows] == [
+        ("ours", "get_ack"),
+        ("ours", "exchange"),
+        ("sqlite3", "get_ack"),
+    ]
+    assert run[1]["notes"] == []
+
+
+def test_the_results_name_the_command_and_the_machine_without_its_paths(
+    run: tuple[str, dict[str, Any]],
+) -> None:
+    tables, results = run
+    assert results["command"].startswith("python -m benchmarks --only ours,sqlite3")
+    assert set(results["machine"]) == {"cores", "processor", "system", "python", "sqlite"}
+    assert f"Command: `{results['command']}`" in tables
+
+
+def test_each_table_row_has_a_cell_for_each_column(run: tuple[str, dict[str, Any]]) -> None:
+    blocks = [block for block in run[0].split("\n\n") if block.startswith("|")]
+    assert len(blocks) == 3
+    for block in blocks:
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+def test_an_unknown_contestant_is_refused_by_name() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--only", "nobody"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "There is no contestant nobody." in done.stderr

@@ -1,0 +1,181 @@
+"""Processes that end: killed amid their work, by a signal, or with a thread that waits."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from django_localqueue import SimpleQueue
+from tests.contract.helpers import PATIENCE, wait_for_sleep
+from tests.contract.processes import HOLD_THE_WRITE_LOCK, Processes
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with ExitStack() as stack:
+        yield Processes(tmp_path / "store", stack)
+
+
+@pytest.fixture
+def queue(processes: Processes) -> Iterator[SimpleQueue]:
+    """The store that the processes share, as this process sees it."""
+    with SimpleQueue(processes.folder) as queue:
+        yield queue
+
+
+class TestDeath:
+    def test_a_job_of_a_killed_process_is_delivered_again(
+        self, processes: Processes, queue: SimpleQueue
+    ) -> None:
+        queue.put("survivor")
+        holder = processes.start(
+            """
+            job = SimpleQueue(folder, lease_seconds=1).get(worker="doomed")
+            say(job.receipt)
+            sys.stdin.readline()
+            """
+        )
+        receipt = holder.hear()
+        holder.kill()
+        job = queue.get(timeout=PATIENCE)
+        assert (job.data, job.attempts) == ("survivor", 2)
+        assert job.receipt != receipt
+        queue.ack(job)
+        (lapsed, acked) = queue.lookup(job.id).history  # type: ignore[union-attr]
+        assert (lapsed.worker, lapsed.outcome, acked.outcome) == ("doomed", "lapsed", "ack")
+
+    def test_a_killed_processs_lease_holds_until_its_end(
+        self, processes: Processes, queue: SimpleQueue
+    ) -> None:
+        queue.put("held")
+        holder = processes.start(
+            "say(SimpleQueue(folder, lease_seconds=600).get().id); sys.stdin.readline()"
+        )
+        holder.hear()
+        holder.kill()
+        assert queue.get_many(5) == []
+        assert queue.stats().processing == 1
+
+    @pytest.mark.parametrize("durability", ["full", "normal"])
+    def test_what_was_put_before_a_kill_is_there(
+        self, durability: str, processes: Processes
+    ) -> None:
+        told: list[str] = []
+        for _ in range(4):
+            writer = processes.start(
+                """
+                queue = SimpleQueue(folder, durability=sys.argv[2])
+                while True:
+                    say(queue.put({"some": "data"}))
+                """,
+                durability,
+            )
+            told += [writer.hear() for _ in range(40)]
+            writer.kill()
+        with SimpleQueue(processes.folder, durability=durability) as queue:
+            assert all(queue.lookup(id) is not None for id in told)
+            queue.put("the lock is free")
+        processes.assert_file_is_whole()
+
+    def test_what_was_acked_before_a_kill_never_comes_back(
+        self, processes: Processes, queue: SimpleQueue
+    ) -> None:
+        queue.put_many(range(300))
+        acked: list[int] = []
+        for _ in range(3):
+            worker = processes.start(
+                """
+                queue = SimpleQueue(folder, lease_seconds=0.001)
+                while True:
+                    job = queue.get(lease_seconds=60)
+                    queue.ack(job)
+                    say(job.data)
+                """
+            )
+            acked += [worker.hear() for _ in range(40)]
+            worker.kill()
+        rest = {job.data for job in queue.get_many(300)}
+        assert len(acked) == len(set(acked))
+        assert not rest & set(acked)
+
+
+class TestEnding:
+    def test_a_process_ends_though_a_daemon_thread_waits_in_get(self, processes: Processes) -> None:
+        process = processes.start(
+            """
+            queue = SimpleQueue(folder)
+            thread = threading.Thread(target=queue.get, daemon=True)
+            thread.start()
+            say(thread.native_id)
+            sys.stdin.readline()
+            """
+        )
+        wait_for_sleep(Path(f"/proc/{process.popen.pid}/task/{process.hear()}/stat"))
+        process.tell()
+        process.end()
+
+    def test_a_signal_without_a_handler_ends_a_waiting_process(self, processes: Processes) -> None:
+        process = processes.start("queue = SimpleQueue(folder); say(0); queue.get()")
+        process.hear()
+        process.wait_until_asleep()
+        process.popen.send_signal(signal.SIGTERM)
+        process.end(-signal.SIGTERM)
+
+    def test_a_handler_runs_while_get_waits_and_the_wait_goes_on(
+        self, processes: Processes, queue: SimpleQueue
+    ) -> None:
+        process = processes.start(
+            """
+            signal.signal(signal.SIGUSR1, lambda number, frame: say("handled"))
+            queue = SimpleQueue(folder)
+            say("waiting")
+            say(queue.get().data)
+            """
+        )
+        process.hear()
+        process.wait_until_asleep()
+        process.popen.send_signal(signal.SIGUSR1)
+        assert process.hear() == "handled"
+        queue.put("after the signal")
+        assert process.hear() == "after the signal"
+
+    def test_ctrl_c_gets_through_while_another_process_holds_the_write_lock(
+        self, processes: Processes, queue: SimpleQueue
+    ) -> None:
+        holder = processes.start(HOLD_THE_WRITE_LOCK)
+        holder.hear()
+        process = processes.start(
+            """
+            queue = SimpleQueue(folder, busy_timeout=3600)
+            say("putting")
+            try:
+                queue.put("never")
+            except KeyboardInterrupt:
+                say("interrupted")
+            """
+        )
+        process.hear()
+        process.wait_until_asleep()
+        process.popen.send_signal(signal.SIGINT)
+        assert process.hear() == "interrupted"
+        holder.kill()
+        assert queue.stats().ready == 0
+
+    def test_importing_leaves_signal_handlers_as_they_were(self, processes: Processes) -> None:
+        process = processes.start(
+            """
+            import subprocess
+            code = (
+                "import signal\\n"
+                "before = [signal.getsignal(n) for n in signal.valid_signals()]\\n"
+                "import django_localqueue._native, django_localqueue.backends.sqlite\\n"
+                "print(before == [signal.getsignal(n) for n in signal.valid_signals()])\\n"
+            )
+            say(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
+            """
+        )
+        assert process.hear() == "True\n"
