@@ -237,7 +237,7 @@ class Model:
             return {"expired", "settled", "unknown", None}
         if delivery.ended is None or delivery.ended == "lapsed":
             return {"expired"}
-        if age == 0 and delivery.ended == verb:
+        if delivery.ended == verb:
             return {None}
         return {"settled"}
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from django_localqueue.backends.arguments import Message, Settlement, microseconds
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.backends.rqlite import listing, records, repairs, schema, statements, stores
+from django_localqueue.backends.rqlite import listing, records, repairs, statements, stores
 from django_localqueue.backends.rqlite.claims import Claim
 from django_localqueue.exceptions import (
     InvalidInput,
@@ -24,7 +24,6 @@ from django_localqueue.transports.cluster import Timeouts
 from django_localqueue.transports.nodes import NodeFacts
 from django_localqueue.transports.tls import Tls
 from django_localqueue.types import (
-    STATES,
     Action,
     Applied,
     Exchange,
@@ -137,32 +136,16 @@ class RqliteQueue(BaseQueue):
         shared = self._store()
         now, _ = shared.times()
         plain = all(message.job_id is None and message.group_id is None for message in messages)
+        sent: dict[object, Message] = {}  # one job_id twice: the first counts
+        for index, message in enumerate(messages):
+            sent.setdefault(index if message.job_id is None else message.job_id, message)
+        rows = [records.put_row(message) for message in sent.values()]
         results = shared.request(
-            statements.put(
-                statements.operation(now),
-                now,
-                self.name,
-                [records.put_row(message) for message in messages],
-                plain,
-            )
+            statements.put(statements.operation(now), now, self.name, rows, plain)
         )
         shared.bell.ring()
-        first = int(results[1].rows[0][0])
-        stands = {} if plain else {row[0]: row[1:] for row in results[2].rows}
-        ids = []
-        for index, message in enumerate(messages):
-            # Where a late copy of the request finds the job gone, it is told as it was put.
-            waits = schema.DELAYED if message.delay else schema.READY
-            due = now + message.delay
-            key, state, at = stands.get(index, (first + index, waits, due))
-            ids.append(
-                JobId(
-                    str(key) if message.job_id is None else message.job_id,
-                    key == first + index,
-                    STATES[records.shown(state, at, now)],
-                )
-            )
-        return ids
+        stands = [] if plain else results[2].rows
+        return records.put_ids(messages, int(results[1].rows[0][0]), now, stands)
 
     # ---- getting and settling
 

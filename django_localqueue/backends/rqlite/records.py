@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -18,7 +18,7 @@ from django_localqueue.exceptions import (
     StoreCorrupt,
     UndecodablePayload,
 )
-from django_localqueue.types import STATES, Attempt, ErrorRecord, Job, JobRecord, Reason
+from django_localqueue.types import STATES, Attempt, ErrorRecord, Job, JobId, JobRecord, Reason
 
 if TYPE_CHECKING:
     from django_localqueue.backends.base import BaseQueue
@@ -103,6 +103,32 @@ def put_row(message: Message) -> list[Any]:
         message.task,
         stored(message.headers),
     ]
+
+
+def put_ids(
+    messages: Sequence[Message], first: int, now: int, stands: Iterable[Sequence[Any]]
+) -> list[JobId]:
+    """Return what a put is answered: ids from ``first`` on for those that were created.
+
+    ``stands`` has job_id, id, state and time of those that are not just ready or delayed.
+    """
+    found = {
+        (id if job_id is None else job_id): (id, state, at) for job_id, id, state, at in stands
+    }
+    following = first
+    met: set[object] = set()
+    ids: list[JobId] = []
+    for message in messages:
+        # Where a late copy of the request finds the job gone, it is told as it was put.
+        name = following if message.job_id is None else message.job_id
+        waits = schema.DELAYED if message.delay else schema.READY
+        id, state, at = found.get(name, (following, waits, now + message.delay))
+        created = id >= first and name not in met
+        following += created
+        met.add(name)
+        public = str(id) if message.job_id is None else message.job_id
+        ids.append(JobId(public, created, STATES[shown(state, at, now)]))
+    return ids
 
 
 def settle_row(item: Settlement) -> list[Any]:

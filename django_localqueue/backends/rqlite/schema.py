@@ -171,29 +171,33 @@ _TRIGGERS = {
             _lead("0", "NEW.since", f"id = NEW.id AND NOT EXISTS {_LEAD}"),
         ],
     ),
-    # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers].
+    # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers], in
+    # which no job_id comes twice. The answer is the first id, given or not.
     "localqueue_put": (
         f"INSTEAD OF INSERT ON localqueue_do_put WHEN {_CALLED_ONCE}",
         [
             "INSERT OR IGNORE INTO localqueue_queues (name) VALUES (NEW.queue)",
             f"""INSERT INTO localqueue_ops (op, at, verb, answer)
   VALUES (NEW.op, NEW.now, 'put', max(NEW.now, 1 + {LAST_ID}))""",
-            """UPDATE localqueue_meta SET value = json_array_length(NEW.jobs) - 1
-    + (SELECT CAST(answer AS INTEGER) FROM localqueue_ops WHERE op = NEW.op)
-  WHERE key = 'last_id'""",
-            """INSERT OR IGNORE INTO localqueue_messages (id, queue, state, prio, since, at,
-    created, payload, job_id, max_retries, grp, task, headers)
+            """INSERT INTO localqueue_messages (id, queue, state, prio, since, at, created,
+    payload, job_id, max_retries, grp, task, headers)
   SELECT id, queue, CASE WHEN grp IS NOT NULL THEN 2 WHEN delay > 0 THEN 1 ELSE 0 END,
     prio, iif(delay > 0, 0, id),
     CASE WHEN delay > 0 THEN NEW.now + delay WHEN grp IS NOT NULL THEN 0 ELSE id END,
     NEW.now, payload, job_id, max_retries, grp, task, headers
-  FROM (SELECT
-      (SELECT CAST(answer AS INTEGER) FROM localqueue_ops WHERE op = NEW.op) + job.key AS id,
-      (SELECT id FROM localqueue_queues WHERE name = NEW.queue) AS queue,
-      job.value ->> 0 AS payload, job.value ->> 1 AS job_id, job.value ->> 2 AS delay,
-      job.value ->> 3 AS prio, job.value ->> 4 AS grp, job.value ->> 5 AS max_retries,
-      job.value ->> 6 AS task, job.value ->> 7 AS headers
-    FROM json_each(NEW.jobs) AS job)""",
+  FROM (SELECT ops.answer - 1 + row_number() OVER (ORDER BY job.key) AS id,
+      queues.id AS queue, job.value ->> 0 AS payload, job.value ->> 1 AS job_id,
+      job.value ->> 2 AS delay, job.value ->> 3 AS prio, job.value ->> 4 AS grp,
+      job.value ->> 5 AS max_retries, job.value ->> 6 AS task, job.value ->> 7 AS headers
+    FROM localqueue_ops AS ops CROSS JOIN localqueue_queues AS queues
+      CROSS JOIN json_each(NEW.jobs) AS job
+    WHERE ops.op = NEW.op AND queues.name = NEW.queue
+      AND NOT EXISTS (SELECT 1 FROM localqueue_messages AS met INDEXED BY localqueue_job_id
+        WHERE met.queue = queues.id AND met.job_id = job.value ->> 1
+          AND met.job_id IS NOT NULL))""",
+            """UPDATE localqueue_meta
+  SET value = max(value, coalesce((SELECT max(id) FROM localqueue_messages), 0))
+  WHERE key = 'last_id'""",
         ],
     ),
     "localqueue_settle": (

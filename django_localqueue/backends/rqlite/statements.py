@@ -39,31 +39,32 @@ def operation(now: int) -> str:
 
 _PUT = "INSERT INTO localqueue_do_put (op, now, queue, jobs) VALUES (?1, ?2, ?3 ->> 0, ?4)"
 _ANSWER = "SELECT answer, verb, found FROM localqueue_ops WHERE op = ?"
-# Job ids by index, null for none: where each job stands that was put or met.
-_STANDS = """SELECT job.key, m.id, m.state, m.at FROM localqueue_ops o
-  CROSS JOIN json_each(?2) job CROSS JOIN localqueue_messages m
-  ON m.id = CAST(o.answer AS INTEGER) + job.key
-  WHERE o.op = ?1 AND job.value IS NULL
-UNION ALL SELECT job.key, m.id, m.state, m.at FROM localqueue_queues q
+# Where the jobs stand that were put without a job_id, and those of the job_ids in ?2.
+_STANDS = """SELECT m.job_id, m.id, m.state, m.at FROM localqueue_ops o
+  CROSS JOIN localqueue_messages m ON m.id >= CAST(o.answer AS INTEGER)
+    AND m.id < CAST(o.answer AS INTEGER) + ?4 AND m.job_id IS NULL
+  WHERE o.op = ?1
+UNION ALL SELECT m.job_id, m.id, m.state, m.at FROM localqueue_queues q
   CROSS JOIN json_each(?2) job CROSS JOIN localqueue_messages m INDEXED BY localqueue_job_id
   ON m.queue = q.id AND m.job_id = job.value AND m.job_id IS NOT NULL
-  WHERE q.name = ?3 ->> 0 AND job.value IS NOT NULL"""
+  WHERE q.name = ?3 ->> 0"""
 
 
 def put(
     op: str, now: int, queue: str, rows: Sequence[Sequence[Any]], plain: bool
 ) -> list[Statement]:
-    """Store jobs; the last result but for ``plain`` jobs tells where each stands.
+    """Store jobs, of which no two have one job_id.
 
-    The first id that was given is in the answer of the second statement.
+    The second result has the first id that was given; it is followed by the others without a
+    gap. Unless the jobs are ``plain`` the third tells where they stand, as job_id, id, state, at.
     """
     request: list[Statement] = [
         [_PUT, op, now, document([queue]), document(rows)],
         [_ANSWER, op],
     ]
     if not plain:
-        job_ids = [row[1] for row in rows]
-        request.append([_STANDS, op, document(job_ids), document([queue])])
+        job_ids = [row[1] for row in rows if row[1] is not None]
+        request.append([_STANDS, op, document(job_ids), document([queue]), len(rows)])
     return request
 
 

@@ -67,7 +67,7 @@ fn make_ready(write: &mut Write, source: &Source) -> rusqlite::Result<Option<i64
             "SELECT paused,
                coalesce((SELECT at FROM messages INDEXED BY m_due
                  WHERE queue = ?1 AND state = 1 ORDER BY at LIMIT 1) <= ?2, 0),
-               coalesce((SELECT at FROM messages INDEXED BY m_lease
+               coalesce((SELECT at FROM messages INDEXED BY m_taken
                  WHERE queue = ?1 AND state = 3 ORDER BY at LIMIT 1) <= ?3, 0)
              FROM queues WHERE id = ?1",
         )?
@@ -245,7 +245,7 @@ fn look(db: &Connection, queue: i64, floor: i64, outlook: &mut Outlook) -> rusql
         "SELECT at FROM messages INDEXED BY m_due WHERE queue = ?1 AND state = 1 ORDER BY at LIMIT 1",
     )?;
     let lapse = first(
-        "SELECT at FROM messages INDEXED BY m_lease WHERE queue = ?1 AND state = 3 ORDER BY at LIMIT 1",
+        "SELECT at FROM messages INDEXED BY m_taken WHERE queue = ?1 AND state = 3 ORDER BY at LIMIT 1",
     )?;
     let earlier = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
     outlook.due = earlier(outlook.due, due);

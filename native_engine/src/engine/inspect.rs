@@ -146,15 +146,15 @@ fn stats(db: &Connection, queue: i64, times: Times) -> rusqlite::Result<Stats> {
         delayed: scheduled - due,
         blocked,
         processing: count(
-            "SELECT count(*) FROM messages INDEXED BY m_lease WHERE queue = ?1 AND state = 3",
+            "SELECT count(*) FROM messages INDEXED BY m_taken WHERE queue = ?1 AND state = 3",
         )?,
         expired: count_to(
-            "SELECT count(*) FROM messages INDEXED BY m_lease
+            "SELECT count(*) FROM messages INDEXED BY m_taken
              WHERE queue = ?1 AND state = 3 AND at <= ?2",
             times.boot,
         )?,
         acked: count(
-            "SELECT count(*) FROM messages INDEXED BY m_acked WHERE queue = ?1 AND state = 4",
+            "SELECT count(*) FROM messages INDEXED BY m_taken WHERE queue = ?1 AND state = 4",
         )?,
         failed: count(
             "SELECT count(*) FROM messages INDEXED BY m_failed WHERE queue = ?1 AND state = 5",

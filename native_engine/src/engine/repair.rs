@@ -141,7 +141,7 @@ impl Store {
         let mut total = 0;
         let limit = limit.unwrap_or(usize::MAX);
         for sql in [
-            "SELECT id FROM messages INDEXED BY m_acked
+            "SELECT id FROM messages INDEXED BY m_taken
              WHERE queue = ?1 AND state = 4 AND at <= ?2 ORDER BY at LIMIT ?3",
             "SELECT id FROM messages INDEXED BY m_failed
              WHERE queue = ?1 AND state = 5 AND at <= ?2 ORDER BY at LIMIT ?3",

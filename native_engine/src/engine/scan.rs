@@ -189,7 +189,7 @@ fn legs(filter: &Filter, after: Option<Cursor>) -> Vec<(&'static str, i64, i64)>
         )],
         State::Processing => vec![(
             select_record!(
-                "INDEXED BY m_lease WHERE queue = ?1 AND state = 3 AND (at, id) > (?2, ?3)
+                "INDEXED BY m_taken WHERE queue = ?1 AND state = 3 AND (at, id) > (?2, ?3)
                  ORDER BY at, id"
             ),
             low,
@@ -197,7 +197,7 @@ fn legs(filter: &Filter, after: Option<Cursor>) -> Vec<(&'static str, i64, i64)>
         )],
         State::Acked => vec![(
             select_record!(
-                "INDEXED BY m_acked WHERE queue = ?1 AND state = 4 AND (at, id) < (?2, ?3)
+                "INDEXED BY m_taken WHERE queue = ?1 AND state = 4 AND (at, id) < (?2, ?3)
                  ORDER BY at DESC, id DESC"
             ),
             low,

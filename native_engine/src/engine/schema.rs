@@ -21,8 +21,9 @@ pub(super) const META_BOOT_ID: i64 = 2;
 
 /// One table is the whole state machine. `at` is the due time, lease end (boot
 /// clock) or finish time by state, and a waiting job's own time otherwise; `since`
-/// orders claims. Each index but the last two holds one state only, so that a claim
-/// reads its head and nothing else.
+/// orders claims. Each index that a claim reads holds one state only, so that it reads
+/// the head and nothing else. A job that is claimed and acked stays in one index: the
+/// leases stand behind the latest acks, so an ack mostly changes one page of it.
 const SCHEMA: &str = "
 CREATE TABLE meta(key INTEGER PRIMARY KEY, value ANY) STRICT;
 CREATE TABLE queues(
@@ -61,8 +62,7 @@ CREATE TABLE messages(
 CREATE INDEX m_ready ON messages(queue, prio DESC, since) WHERE state = 0;
 CREATE INDEX m_due ON messages(queue, at) WHERE state = 1;
 CREATE INDEX m_blocked ON messages(queue, grp, id) WHERE state = 2;
-CREATE INDEX m_lease ON messages(queue, at) WHERE state = 3;
-CREATE INDEX m_acked ON messages(queue, at) WHERE state = 4;
+CREATE INDEX m_taken ON messages(queue, state DESC, at) WHERE state = 3 OR state = 4;
 CREATE INDEX m_failed ON messages(queue, at) WHERE state = 5;
 CREATE UNIQUE INDEX m_head ON messages(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3);
 CREATE UNIQUE INDEX m_job_id ON messages(queue, job_id) WHERE job_id IS NOT NULL;

@@ -72,6 +72,12 @@ impl Delivered {
         self.state == State::Processing as i64
     }
 
+    /// Whether this very verb ended this delivery: its caller sends it again.
+    fn was_ended_by(&self, receipt: i64, verb: Verb) -> bool {
+        (self.receipt == Some(receipt) && self.verb == Some(verb as i64))
+            || (self.prev_receipt == Some(receipt) && self.prev_verb == Some(verb as i64))
+    }
+
     /// Why `receipt` isn't the live one of this job; None if it is.
     pub(super) fn loss(&self, receipt: i64, boot: i64) -> Option<LeaseLoss> {
         let ended_by = if self.receipt == Some(receipt) {
@@ -112,10 +118,7 @@ fn settle(write: &mut Write, settlement: &Settlement) -> rusqlite::Result<Option
     };
     let job = Delivered::load(write.db(), settlement.id)?.filter(|job| job.queue == queue);
     let Some(job) = job else { return Ok(Some(LeaseLoss::Unknown)) };
-    let sent_again = job.receipt == Some(settlement.receipt)
-        && !job.is_processing()
-        && job.verb == Some(settlement.verb as i64);
-    if sent_again {
+    if job.was_ended_by(settlement.receipt, settlement.verb) {
         return Ok(None);
     }
     if let Some(loss) = job.loss(settlement.receipt, write.boot) {
@@ -276,7 +279,7 @@ pub(super) fn lapse(
     let lapsed = write
         .db()
         .prepare_cached(select_delivered!(
-            "INDEXED BY m_lease WHERE queue = ?1 AND state = 3 AND at <= ?2
+            "INDEXED BY m_taken WHERE queue = ?1 AND state = 3 AND at <= ?2
              ORDER BY at, id LIMIT ?3"
         ))?
         .query_map((queue, write.boot, limit), Delivered::from_row)?
