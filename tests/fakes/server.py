@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import random
@@ -142,13 +143,31 @@ class Server:
         self._thread.join()
 
 
+_chance = random.SystemRandom()  # tests seed the shared one, so that all would pick the same
+_reserved: collections.deque[socket.socket] = collections.deque(maxlen=200)
+
+
 def free_port() -> int:
-    """Return a free port below those that outgoing connections take (facts 5)."""
+    """Return a free port below those that outgoing connections take (facts 5).
+
+    It stays reserved until 200 more were asked for: a server that reuses addresses, as all
+    here do, can bind it, and this function, also in another process, doesn't give it again.
+    """
     while True:
-        port = random.randrange(20000, 32000)
+        port = _chance.randrange(20000, 32000)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        reservation = socket.socket()
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            reservation.bind(("127.0.0.1", port))
+        except OSError:
+            reservation.close()
+            continue
+        if len(_reserved) == _reserved.maxlen:
+            _reserved.popleft().close()
+        _reserved.append(reservation)
+        return port
