@@ -35,9 +35,9 @@ def chromium() -> str | None:
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser for all tests."""
+    """A browser for a module: Playwright's event loop must not run on into other tests."""
     path = chromium()
     if path is None:
         pytest.skip("Chromium was not found on PATH; install it, or set CHROMIUM to its path.")
