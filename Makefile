@@ -75,7 +75,7 @@ test-rust:
 	cargo test --quiet --workspace
 
 test-python: build
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadscope
 
 test: lint stubs test-rust test-python ## Build, lint, types, and all tests on this interpreter
 
