@@ -18,6 +18,8 @@ from django_localqueue.exceptions import (
     InvalidInput,
     LeaseExpired,
     LocalQueueError,
+    NotStored,
+    OutcomeUnknown,
 )
 from django_localqueue.transports.clock import LeaderClock
 from django_localqueue.transports.cluster import Cluster, Steps
@@ -226,12 +228,19 @@ class Messages:
 
     def _explain(self, lease: Lease, verb: str) -> Steps[None]:
         """Return if an earlier copy of ``verb`` settled this lease, else raise why it is lost."""
-        outcome, row = yield from self._cluster.query(
-            [
-                ["SELECT verb FROM localqueue_outcomes WHERE id = ?", lease.token],
-                ["SELECT 1 FROM messages WHERE seq = ?", lease.seq],
-            ]
-        )
+        try:
+            outcome, row = yield from self._cluster.query(
+                [
+                    ["SELECT verb FROM localqueue_outcomes WHERE id = ?", lease.token],
+                    ["SELECT 1 FROM messages WHERE seq = ?", lease.seq],
+                ]
+            )
+        except NotStored as error:
+            # The write was sent: that this read fails doesn't say that it did not happen.
+            raise OutcomeUnknown(
+                f"Whether {verb} of message {lease.seq} was applied by an earlier sending can't be"
+                f" known; send it again. {error}"
+            ) from error
         if outcome.rows:
             settled_by = outcome.rows[0][0]
             if settled_by == verb:

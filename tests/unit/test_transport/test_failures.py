@@ -109,6 +109,19 @@ def test_a_stalled_answer_is_given_up_and_settled_by_sending_again(
     assert messages(cluster) == [(1, "1", None)]
 
 
+@pytest.mark.parametrize("verb", ["ack", "nack"])
+def test_a_settle_that_was_sent_is_unknown_when_its_fate_cant_be_read(
+    cluster: FakeCluster, connect: Connect, verb: str
+) -> None:
+    transport = connect(cluster.urls, timeouts=SHORT)
+    transport.publish("g", "1")
+    lease = transport.claim("w", 30)
+    cluster.fail_next("drop", endpoint="execute", applied=True)
+    cluster.fail_next("status", endpoint="query", status=503, text="leader not found", times=1000)
+    with pytest.raises(OutcomeUnknown, match="send it again"):
+        getattr(transport, verb)(lease)
+
+
 def test_a_late_copy_of_a_claim_leases_nothing_more(cluster: FakeCluster, transport: Any) -> None:
     transport.publish("a", "1")
     transport.publish("b", "2")
