@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 
 from django_localqueue import conf
 from django_localqueue.backends.arguments import seconds, whole
+from django_localqueue.backends.rqlite import RqliteQueue
 from django_localqueue.backends.sqlite import SQLiteQueue
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.queues import arguments, backend_class
@@ -285,6 +286,31 @@ def check_deployment(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+@register(TAG, deploy=True)
+def check_nodes(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Nodes of an rqlite cluster that don't answer (W011)."""
+    messages: list[CheckMessage] = []
+    seen: set[str] = set()
+    for queue in _all():
+        if queue.backend != conf.RQLITE_BACKEND or queue.problems:
+            continue
+        try:
+            opened = RqliteQueue(queue.location, queue.name, **arguments(queue))
+        except (InvalidInput, ImproperlyConfigured):
+            continue  # E006 and E008 say so
+        for node, reason in () if opened.store_key in seen else opened.unreachable().items():
+            messages.append(
+                Warning(
+                    f"LOCALQUEUE[{queue.alias!r}]['LOCATION']: a node doesn't answer. {reason}",
+                    hint=f"Start rqlited at {node}, open its port to this machine, or take it out"
+                    " of LOCATION. The queue works as long as more than half of the nodes do.",
+                    id="django_localqueue.W011",
+                )
+            )
+        seen.add(opened.store_key)
+    return messages
+
+
 def _all() -> list[conf.QueueSettings]:
     return list(conf.queue_settings().values())
 
@@ -300,13 +326,14 @@ def _value_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:
     except ImproperlyConfigured as error:
         yield conf.Problem("E008", str(error), "Correct the dotted path, or leave it out.")
         return
-    if not issubclass(backend, SQLiteQueue):
+    lazy: dict[str, Any] = {"lazy": True} if issubclass(backend, SQLiteQueue) else {}
+    if not issubclass(backend, (SQLiteQueue, RqliteQueue)):
         return  # what another backend takes shows when it is first used
     tries: list[tuple[str, dict[str, Any]]] = [("", {})]
     tries += [(f"['OPTIONS']['{key}']", {key: value}) for key, value in options.items()]
     for key, values in tries:
         try:
-            backend(queue.location, queue.name, lazy=True, **values)
+            backend(queue.location, queue.name, **lazy, **values)
         except InvalidInput as error:
             yield conf.Problem("E006", f"{where}{key}: {error}", "Correct the value.")
             if not key:
@@ -332,6 +359,8 @@ def _folders() -> Iterator[tuple[str, str]]:
     seen = set()
     for queue in _all():
         location = queue.location
+        if queue.backend == conf.RQLITE_BACKEND:
+            continue
         if not isinstance(location, (str, os.PathLike)) or location == conf.IN_MEMORY:
             continue
         folder = os.path.realpath(os.fspath(location))

@@ -21,6 +21,7 @@ from django.conf import global_settings, settings
 from django.core.signals import setting_changed
 
 SQLITE_BACKEND = "django_localqueue.backends.sqlite.SQLiteQueue"
+RQLITE_BACKEND = "django_localqueue.backends.rqlite.RqliteQueue"
 IN_MEMORY = ":memory:"
 FILE_NAME = "localqueue.db"  # in the folder that LOCATION names
 
@@ -42,6 +43,13 @@ OPTIONS_WITHOUT_EFFECT: dict[str, tuple[type, ...]] = {
     "tls": (bool, dict),
     "timeouts": (int, float, dict),
 }
+#: Options that one backend takes and others don't act on.
+OPTIONS_OF_BACKEND: dict[str, tuple[str, ...]] = {
+    SQLITE_BACKEND: ("durability",),
+    RQLITE_BACKEND: ("auth", "tls", "timeouts"),
+}
+#: Values that no message may show.
+SECRET_OPTIONS = ("auth",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +67,11 @@ class QueueSettings:
 
     alias: str
     backend: str = SQLITE_BACKEND
-    location: Any = None
+    location: Any = field(default=None, repr=False)  # it and OPTIONS may hold a password
     name: str = ""
     handler: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    test_location: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    test_location: Any = field(default=None, repr=False)
     problems: tuple[Problem, ...] = ()
     #: LOCATION is nowhere set: it is the default one.
     unset_location: bool = False
@@ -170,10 +178,32 @@ def location_for(queue: QueueSettings) -> Any:
     if not in_test_run():
         return queue.location
     if queue.test_location is not None:
+        if queue.backend == RQLITE_BACKEND:
+            return queue.test_location
         return _of_this_test_process(queue.test_location)
-    if queue.backend == SQLITE_BACKEND and not _overrides:
+    if queue.backend in OPTIONS_OF_BACKEND and not _overrides:
         return IN_MEMORY
     return queue.location
+
+
+def name_for(queue: QueueSettings) -> str:
+    """Return the queue's name in its store; parallel test processes share a cluster, by name."""
+    if queue.backend != RQLITE_BACKEND or queue.test_location is None or not in_test_run():
+        return queue.name
+    return str(_of_this_test_process(queue.name))
+
+
+def in_memory(queue: QueueSettings) -> QueueSettings:
+    """Return the settings of a queue in memory instead of this one."""
+    ours = OPTIONS_OF_BACKEND.get(queue.backend, ())
+    options = {key: value for key, value in queue.options.items() if key not in ours}
+    return replace(queue, backend=SQLITE_BACKEND, options=options)
+
+
+def shown_store(queue: QueueSettings) -> str:
+    """Return what is equal for aliases that share a LOCATION; URLs in it may hold a password."""
+    key = store_key(queue.location)
+    return key if queue.backend != RQLITE_BACKEND else f"rqlite-{hash(key):x}"
 
 
 def in_test_run() -> bool:
@@ -237,9 +267,10 @@ def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSet
     problems += _unknown(f"{where}['OPTIONS']", options, known_options)
     for key, types in OPTIONS_WITHOUT_EFFECT.items():
         if key in options and not _is_a(options[key], types):
-            problems.append(
-                _wrong_type(f"{where}['OPTIONS']['{key}']", options[key], _names(types))
-            )
+            given = options[key]
+            if key in SECRET_OPTIONS and not isinstance(given, int):
+                given = type(given)  # a message must not show a password
+            problems.append(_wrong_type(f"{where}['OPTIONS']['{key}']", given, _names(types)))
     test = entry.get("TEST", {})
     if not isinstance(test, Mapping):
         problems.append(_wrong_type(f"{where}['TEST']", test, "a dict"))
@@ -259,7 +290,10 @@ def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSet
             Problem(
                 "E006",
                 f"{where} has no LOCATION, and there is no default for it.",
-                "Set LOCATION to the folder of the queue, for instance BASE_DIR / 'localqueue'.",
+                "Set LOCATION to the URLs of the nodes, for instance ['http://10.0.0.1:4001']."
+                if backend == RQLITE_BACKEND
+                else "Set LOCATION to the folder of the queue, for instance"
+                " BASE_DIR / 'localqueue'.",
             )
         )
     return QueueSettings(
@@ -268,12 +302,19 @@ def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSet
         location,
         name,
         handler,
-        {key: options[key] for key in options if key in OPTIONS},
+        {key: options[key] for key in options if _has_effect(key, backend)},
         test_location,
         tuple(problems),
         unset_location,
-        tuple(key for key in options if key in OPTIONS_WITHOUT_EFFECT),
+        tuple(key for key in options if key in known_options and not _has_effect(key, backend)),
     )
+
+
+def _has_effect(option: str, backend: str) -> bool:
+    owners = [owner for owner, options in OPTIONS_OF_BACKEND.items() if option in options]
+    if owners and backend in OPTIONS_OF_BACKEND:
+        return backend in owners
+    return option in OPTIONS
 
 
 def _with_one_durability_a_store(parsed: dict[str, QueueSettings]) -> dict[str, QueueSettings]:

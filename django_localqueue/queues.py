@@ -93,16 +93,15 @@ class QueueHandler:
         settings = self.settings(alias)
         for problem in settings.problems:
             raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
-        # Each backend has a constructor of its own: location, name, and its options.
-        backend: Callable[..., BaseQueue] = backend_class(settings)
-        options = arguments(settings)
         location = conf.location_for(settings)
         if location == conf.IN_MEMORY:
             # In memory as elsewhere, aliases of one LOCATION share one store.
-            location = f"{self._memory}:{conf.store_key(settings.location)}"
-            options.pop("durability", None)
+            location = f"{self._memory}:{conf.shown_store(settings)}"
+            settings = conf.in_memory(settings)
+        # Each backend has a constructor of its own: location, name, and its options.
+        backend: Callable[..., BaseQueue] = backend_class(settings)
         try:
-            return backend(location, settings.name, **options)
+            return backend(location, conf.name_for(settings), **arguments(settings))
         except InvalidInput as error:
             raise ImproperlyConfigured(f"LOCALQUEUE[{alias!r}]: {error}") from error
 

@@ -128,7 +128,7 @@ class RealNodes(RqliteBackend):
             answer = cluster.post(0, "/db/query?level=strong", [sql]).json()
             if answer["results"][0]["values"][0][0]:
                 cluster.execute([f"DELETE FROM {name}" for name in names])
-                cluster.execute(["UPDATE localqueue_meta SET value = 0 WHERE key = 'last_id'"])
+                cluster.execute(["UPDATE localqueue_meta SET value = 0 WHERE name = 'last_id'"])
         return cluster.urls
 
     def write(self, store: str, sql: str, *parameters: Any) -> None:

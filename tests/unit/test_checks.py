@@ -15,6 +15,7 @@ from django.core.management import call_command
 from django.test import override_settings
 
 from django_localqueue import checks, conf
+from tests.fakes.rqlite import FakeCluster
 from tests.unit.calls import call_unprivileged
 
 TASKS = {"default": {"BACKEND": "django_localqueue.tasks.LocalQueueBackend"}}
@@ -412,6 +413,19 @@ def test_w010_a_queue_in_memory_outside_tests(monkeypatch: pytest.MonkeyPatch) -
         assert run() == {}
         monkeypatch.setattr(conf, "in_test_run", lambda: False)
         assert "in memory" in run()["W010"].msg
+
+
+def test_w011_a_node_of_rqlite_does_not_answer() -> None:
+    pytest.importorskip("requests")
+    with FakeCluster(nodes=2) as cluster:
+        cluster.stop(1)
+        urls = [url.replace("://", "://user:hidden@") for url in cluster.urls]
+        with one_queue(urls, BACKEND=conf.RQLITE_BACKEND):
+            message = run(deploy=True)["W011"]
+            assert "W011" not in run()
+    assert cluster.urls[1] in str(message)
+    assert cluster.urls[0] not in str(message)
+    assert "hidden" not in str(message)
 
 
 # ---- all of them

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from django_localqueue.backends.arguments import microseconds
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.rqlite import records, statements
+from django_localqueue.backends.rqlite.statements import SettleRow
 from django_localqueue.backends.rqlite.stores import SharedStore
-from django_localqueue.exceptions import LocalQueueError
+from django_localqueue.exceptions import LocalQueueError, OutcomeUnknown
 from django_localqueue.types import MICROSECONDS, Job
 
-SettleRow = list[Any]
+#: Microseconds that a busy queue may leave due jobs and lapsed leases to themselves.
+PROMOTING = 500_000
 
 
 class Claim:
@@ -46,6 +48,7 @@ class Claim:
         self._round_robin = round_robin
         self._min_priority = min_priority
         self._worker = worker
+        self._promotes = False  # the next claim must, not only may
 
     def first(self, rows: Sequence[SettleRow]) -> tuple[list[str | None], list[Job]]:
         """Settle, and claim unless it is better to look first; return verdicts and jobs."""
@@ -59,19 +62,22 @@ class Claim:
         (found,) = self.shared.read(statements.outlook(self._sources, self._min_priority))
         soonest = math.inf
         for ready, due, lapse in found.rows:
-            waits = [0.0] if ready else []
-            waits += [(at - time) / MICROSECONDS for at, time in ((due, now), (lapse, boot)) if at]
-            soonest = min([soonest, *waits])
-        return max(0.0, soonest)
+            if ready:
+                soonest = 0.0
+            for at, time in ((due, now), (lapse, boot)):
+                if at is not None:
+                    soonest = min(soonest, max(0.0, (at - time) / MICROSECONDS))
+                    self._promotes |= at <= time
+        return soonest
 
     def settle_and_claim(self, rows: Sequence[SettleRow]) -> tuple[list[str | None], list[Job]]:
         """Do both in one request; a payload that can't be decoded makes its job a dead letter."""
         verdicts, jobs, bad = self._send(rows, self.want)
-        while bad and not jobs:
-            _, jobs, bad = self._send(bad, self.want)
-        if bad:
-            # Where this fails their leases run out, and they are met again.
-            with contextlib.suppress(LocalQueueError):
+        # Where this fails their leases run out, and they are met again.
+        with contextlib.suppress(LocalQueueError):
+            while bad and not jobs:
+                _, jobs, bad = self._send(bad, self.want)
+            if bad:
                 self._send(bad, 0)
         return verdicts, jobs
 
@@ -82,7 +88,10 @@ class Claim:
         now, boot = shared.times()
         op = statements.operation(now)
         request = statements.settle(op, now, boot, rows) if rows else []
+        told = len(request) - 1
         if want:
+            if self._may_promote(now, boot):
+                request += statements.promote(now, boot, self._sources, want, self._min_priority)
             request += statements.claim(
                 op,
                 now,
@@ -93,28 +102,56 @@ class Claim:
                 worker=self._worker,
                 turn=shared.turn if self._round_robin else None,
             )
-        if rows:
-            request.append(statements.answer(op))
-        results = shared.request(request)
+        results = shared.execute(request)
         verdicts: list[str | None] = [None] * len(rows)
         if rows:
-            for index, verdict in json.loads(results[-1].rows[0][0]):
+            answer = results[told].rows
+            if not answer:
+                answer = shared.read_after_a_write([statements.answer(op)])[0].rows
+            if not answer:
+                raise OutcomeUnknown("What became of the jobs that were settled can't be read.")
+            for index, verdict in json.loads(answer[0][0]):
                 verdicts[index] = verdict
             shared.bell.ring()  # a job given back, or the next of a group
         if not want:
             return verdicts, [], []
-        jobs, bad = self._delivered(results[-2 if rows else -1].rows, boot, now)
-        shared.busy = bool(jobs or bad)
+        # Nothing may mean that an earlier copy of the request took the jobs.
+        taken = results[-2].rows
+        if not taken:
+            # Where this fails there is nothing to tell of jobs, and their leases run out.
+            with contextlib.suppress(LocalQueueError):
+                again = statements.claimed(op, boot, self._sources)
+                taken = shared.read_after_a_write([again])[0].rows
+        jobs, bad = self._delivered(taken, now)
+        shared.busy = bool(taken)
+        self._promotes = not taken
+        if len(taken) < want:  # the next has time to look, and more may be due than were promoted
+            for name, _, _ in self._sources:
+                shared.promoted.pop(name, None)
         return verdicts, jobs, bad
 
+    def _may_promote(self, now: int, boot: int) -> bool:
+        """Whether something may be due or lapsed: looked at twice a second, and where none came."""
+        promoted = self.shared.promoted
+        names = [name for name, _, _ in self._sources]
+        fresh = all(
+            name in promoted
+            and abs(now - promoted[name][0]) < PROMOTING
+            and abs(boot - promoted[name][1]) < PROMOTING
+            for name in names
+        )
+        if fresh and not self._promotes:
+            return False
+        promoted.update((name, (now, boot)) for name in names)
+        return True
+
     def _delivered(
-        self, rows: Sequence[Sequence[Any]], boot: int, now: int
+        self, rows: Sequence[Sequence[Any]], now: int
     ) -> tuple[list[Job], list[SettleRow]]:
         """Return the jobs in their order, and how to settle those that can't be decoded."""
         jobs: list[Job] = []
         bad: list[SettleRow] = []
-        for row in sorted(rows, key=_place):
-            source = cast("int", row[0])
+        for source, row in self._in_order(rows):
             queue = self._queues[source]
             job = records.job(queue, row, now + self._sources[source][1])
             try:
@@ -126,7 +163,17 @@ class Claim:
             self.shared.turn = source + 1
         return jobs, bad
 
-
-def _place(row: Sequence[Any]) -> int:
-    """Return a delivery's place, which ends its receipt."""
-    return int(row[3].rpartition(":")[2])
+    def _in_order(self, rows: Iterable[Sequence[Any]]) -> list[tuple[int, Sequence[Any]]]:
+        """Return the deliveries in the order in which they were taken, with their sources."""
+        waited = len(statements.CLAIMED) - 2
+        taken = [(int(row[2].rpartition(":")[2]), row) for row in rows]
+        taken.sort(key=lambda one: (one[0], -one[1][5], one[1][waited], one[1][0]))
+        if not self._round_robin:
+            return taken
+        turns: dict[int, int] = {}
+        order = []
+        for source, row in taken:
+            turns[source] = turns.get(source, 0) + 1
+            shifted = (source - self.shared.turn) % len(self._queues)
+            order.append((turns[source], shifted, source, row))
+        return [(source, row) for _, _, source, row in sorted(order, key=lambda one: one[:2])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
+from django_localqueue.backends.rqlite.changes import Condition, found_id
 from django_localqueue.backends.rqlite.records import (
     PRIORITY_STEP,
     RECORD,
@@ -12,7 +13,6 @@ from django_localqueue.backends.rqlite.records import (
     cursor,
     document,
 )
-from django_localqueue.backends.rqlite.statements import Condition, found_id
 from django_localqueue.backends.rqlite.stores import SharedStore
 from django_localqueue.transports.statements import Statement
 from django_localqueue.types import STATES, JobFilter

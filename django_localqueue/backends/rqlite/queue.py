@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -11,11 +12,13 @@ from typing import Any, cast
 
 from django_localqueue.backends.arguments import Message, Settlement, microseconds
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.backends.rqlite import listing, records, repairs, statements, stores
+from django_localqueue.backends.rqlite import changes, listing, records, repairs, statements, stores
+from django_localqueue.backends.rqlite.adopt import Adopted, adopt
 from django_localqueue.backends.rqlite.claims import Claim
 from django_localqueue.exceptions import (
     InvalidInput,
     JobNotFound,
+    LocalQueueError,
     NotStored,
     QueueClosed,
 )
@@ -36,6 +39,8 @@ from django_localqueue.types import (
     Stats,
 )
 
+logger = logging.getLogger("django_localqueue.rqlite")
+
 #: Seconds between two looks at an empty queue: they grow, with jitter, from the first to the last.
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 
@@ -54,16 +59,18 @@ class RqliteQueue(BaseQueue):
         location: the URL of a node, ``http://`` or ``https://``, or a list with one for each.
         name: as ``BaseQueue``; so are ``lease_seconds``, ``max_retries``,
             ``max_payload_bytes``, ``retention_seconds`` and ``serializer``.
-        auth: user and password; they may also stand in the URLs.
+        auth: user and password, a pair or ``"user:password"``; they may also stand in the URLs.
         tls: paths of PEM files: ``ca``, ``cert``, ``key``, as ``transports.Tls``.
         timeouts: seconds to ``connect``, to ``read`` an answer, and in ``total`` for all
-            attempts of a verb, as ``transports.Timeouts``.
+            attempts of a verb, as ``transports.Timeouts``; a number is the total.
         clock: a test's clock instead of the leader's.
 
     Raises:
-        InvalidInput: an argument was refused, or the cluster is in use in this process with
-            other auth, tls, timeouts or clock.
-        MissingExtra: ``requests`` is not installed.
+        InvalidInput: an argument was refused.
+
+    The first verb raises also ``InvalidInput`` where the cluster is in use in this process with
+    other auth, tls, timeouts or clock; ``MissingExtra`` where ``requests`` is not installed;
+    ``ForeignDatabase`` and ``NewerSchema`` where the tables can't be used.
     """
 
     supports_vacuum = False
@@ -78,9 +85,9 @@ class RqliteQueue(BaseQueue):
         max_payload_bytes: int = 1 << 20,
         retention_seconds: float | None = 86_400,
         serializer: Serializer | None = None,
-        auth: tuple[str, str] | None = None,
+        auth: tuple[str, str] | str | None = None,
         tls: Tls | Mapping[str, str] | None = None,
-        timeouts: Timeouts | Mapping[str, float] | None = None,
+        timeouts: Timeouts | Mapping[str, float] | float | None = None,
         clock: stores.Clock | None = None,
     ) -> None:
         super().__init__(
@@ -91,6 +98,11 @@ class RqliteQueue(BaseQueue):
             retention_seconds=retention_seconds,
             serializer=serializer,
         )
+        if isinstance(auth, str):
+            user, _, password = auth.partition(":")
+            auth = user, password
+        if isinstance(timeouts, (int, float)) and not isinstance(timeouts, bool):
+            timeouts = {"total": timeouts}
         self.store_key, options = stores.address(location, auth)
         self._options = replace(
             options,
@@ -98,33 +110,42 @@ class RqliteQueue(BaseQueue):
             timeouts=_made(Timeouts, timeouts, "timeouts"),
             clock=clock,
         )
-        self._shared: stores.SharedStore | None = stores.join(self, self.store_key, self._options)
+        self._closed = False
+        self._shared: stores.SharedStore | None = None
 
     # ---- the store
 
     def _store(self) -> stores.SharedStore:
-        shared = self._shared
-        if shared is None:
+        """Return the cluster as this process uses it; no connection is made yet."""
+        if self._closed:
             raise QueueClosed(
                 f"The queue {self.name!r} in {self.store_key} was closed; open it again."
             )
-        return shared
+        with stores.lock:
+            if self._shared is None:
+                self._shared = stores.join(self, self.store_key, self._options)
+            return self._shared
 
     def close(self) -> None:
         with stores.lock:
+            self._closed = True
             shared, self._shared = self._shared, None
             if shared is not None:
                 stores.leave(self, shared)
                 shared.bell.ring()
 
     def interrupt(self) -> None:
-        shared = self._shared
-        if shared is not None:
+        if not self._closed:
+            shared = self._store()
             shared.interrupted = True
             shared.bell.ring()
 
     def now(self) -> int:
         return self._store().times()[0]
+
+    def unreachable(self) -> dict[str, str]:
+        """Ask each node by itself; return the URLs of those that don't answer, and why."""
+        return stores.unreachable(self._options)
 
     def nodes(self) -> list[NodeFacts]:
         """Return what is known of each node: who leads, versions, failures, last error."""
@@ -135,17 +156,33 @@ class RqliteQueue(BaseQueue):
     def _put(self, messages: list[Message]) -> list[JobId]:
         shared = self._store()
         now, _ = shared.times()
+        op = statements.operation(now)
         plain = all(message.job_id is None and message.group_id is None for message in messages)
         sent: dict[object, Message] = {}  # one job_id twice: the first counts
         for index, message in enumerate(messages):
             sent.setdefault(index if message.job_id is None else message.job_id, message)
         rows = [records.put_row(message) for message in sent.values()]
-        results = shared.request(
-            statements.put(statements.operation(now), now, self.name, rows, plain)
-        )
+        if plain and len(rows) == 1:
+            stored = shared.execute(statements.put_one(op, now, self.name, rows[0]))[0].rows
+            if stored:
+                shared.bell.ring()
+                return records.put_ids(messages, stored[0][0], now, [])
+            with stores.after_a_write():
+                results = shared.request(statements.put(op, now, self.name, rows, plain))
+        else:
+            results = shared.request(statements.put(op, now, self.name, rows, plain))
         shared.bell.ring()
         stands = [] if plain else results[2].rows
         return records.put_ids(messages, int(results[1].rows[0][0]), now, stands)
+
+    def adopt(self) -> Adopted:
+        """Move the messages that wait in the tables of ``RqliteTransport`` into this queue.
+
+        Each is moved once, however often this is called or interrupted; its event becomes the
+        payload as it is, its group and the group's priority are kept, and a parked one is
+        delayed. A group with a message in flight is left as it is: call again once that ended.
+        """
+        return adopt(self._store(), self.name)
 
     # ---- getting and settling
 
@@ -176,7 +213,15 @@ class RqliteQueue(BaseQueue):
             deadline = time.monotonic()
         verdicts, jobs = claim.first([records.settle_row(item) for item in settlements])
         if want and not jobs:
-            jobs = self._wait(claim, deadline, told=bool(settlements))
+            try:
+                jobs = self._wait(claim, deadline, told=bool(settlements))
+            except LocalQueueError as error:
+                if not settlements:
+                    raise
+                # What was settled must be told; the caller meets the trouble with its next call.
+                logger.warning(
+                    "Jobs were settled, and then no new ones could be claimed: %s", error
+                )
         return Exchange(
             [
                 None if verdict is None else records.lost_lease(item.job, verdict)
@@ -197,7 +242,8 @@ class RqliteQueue(BaseQueue):
             seen = bell.rings()  # before looking, so that no put is missed
             quiet = claim.look()
             if quiet == 0:
-                jobs = claim.settle_and_claim([])[1]
+                # What is ready may be used up: the second claim then buries it and goes on.
+                jobs = claim.settle_and_claim([])[1] or claim.settle_and_claim([])[1]
                 if jobs:
                     return jobs
             rest = min(pause * random.uniform(0.5, 1), quiet or pause)
@@ -215,7 +261,7 @@ class RqliteQueue(BaseQueue):
             if shared.interrupted:
                 shared.interrupted = False
                 return []
-            if self._shared is None or not threading.main_thread().is_alive():
+            if self._closed or not threading.main_thread().is_alive():
                 if told:
                     return []
                 self._store()  # raises QueueClosed
@@ -319,11 +365,12 @@ class RqliteQueue(BaseQueue):
         return repairs.reclaim(self._store(), self.name, self.max_retries)
 
     def pause(self) -> None:
-        self._store().request(statements.set_paused(self.name, True))
+        self._store().request(changes.set_paused(self.name, True))
 
     def resume(self) -> None:
         shared = self._store()
-        shared.request(statements.set_paused(self.name, False))
+        shared.request(changes.set_paused(self.name, False))
+        shared.promoted.pop(self.name, None)
         shared.bell.ring()
 
     def vacuum(self) -> None:

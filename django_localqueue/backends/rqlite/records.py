@@ -147,6 +147,7 @@ def settle_row(item: Settlement) -> list[Any]:
         stored(item.result),
         item.reason,
         *_error_row(item.error),
+        job.group_id is not None,
     ]
 
 
@@ -168,7 +169,7 @@ def _error_row(error: ErrorRecord | None) -> list[str | None]:
 
 def job(queue: BaseQueue, row: Sequence[Any], lease_expires_at: int) -> Job:
     """Return a delivery without its data, from a row of ``statements.CLAIMED``."""
-    _, key, job_id, receipt, attempts, max_retries, prio, grp, task, created, headers, _ = row
+    key, job_id, receipt, attempts, max_retries, prio, grp, task, created, headers, *_ = row
     return Job(
         queue,
         id=str(key) if job_id is None else job_id,

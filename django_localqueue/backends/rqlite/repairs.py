@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from django_localqueue.backends.arguments import microseconds
-from django_localqueue.backends.rqlite import listing, schema, statements
+from django_localqueue.backends.rqlite import changes, listing, schema, statements
 from django_localqueue.backends.rqlite.stores import SharedStore
 from django_localqueue.types import Action, Applied, JobFilter
 
@@ -23,7 +23,7 @@ def act_on_one(shared: SharedStore, queue: str, id: str, act: str) -> bool | Non
         return None
     now, _ = shared.times()
     op = statements.operation(now)
-    results = shared.request(statements.act_on_one(op, now, queue, public, act))
+    results = shared.request(changes.act_on_one(op, now, queue, public, act))
     if not results[-1].rows:
         return None
     shared.bell.ring()
@@ -75,7 +75,7 @@ def _act_on_many(
     op = statements.operation(now)
     verb = "discarded" if action == "discard" else action
     where = listing.named(filter, now)
-    results = shared.request(statements.act_on_many(op, now, queue, named, verb, where))
+    results = shared.request(changes.act_on_many(op, now, queue, named, verb, where))
     shared.bell.ring()
     matching, _, found = results[-1].rows[0]
     return len(json.loads(matching)), cast("int", found)
@@ -92,7 +92,7 @@ def purge(
             batch = BATCH if limit is None else min(BATCH, limit - total)
             now, _ = shared.times()
             op = statements.operation(now)
-            request = statements.purge(op, now, queue, state, before, batch)
+            request = changes.purge(op, now, queue, state, before, batch)
             done = len(json.loads(shared.request(request)[-1].rows[0][0]))
             total += done
             if done < batch:
@@ -106,7 +106,7 @@ def reclaim(shared: SharedStore, queue: str, max_retries: int) -> int:
     while True:
         now, boot = shared.times()
         op = statements.operation(now)
-        results = shared.request(statements.reclaim(op, now, boot, queue, max_retries))
+        results = shared.request(changes.reclaim(op, now, boot, queue, max_retries))
         done = len(json.loads(results[-1].rows[0][0]))
         total += done
         if done < statements.PROMOTIONS:

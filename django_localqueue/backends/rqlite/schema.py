@@ -24,15 +24,19 @@ READY, DELAYED, BLOCKED, PROCESSING, ACKED, FAILED = range(6)
 ACK, NACK, FAIL, RELEASE, LAPSE = range(1, 6)
 VERBS = {"ack": ACK, "nack": NACK, "fail": FAIL, "release": RELEASE}
 
-# Ordering stamps never go back, though a clock may.
-LAST_ID = "(SELECT value FROM localqueue_meta WHERE key = 'last_id')"
+#: The highest id ever given; that of a job that was purged is remembered.
+LAST_ID = """max(coalesce((SELECT max(id) FROM localqueue_messages), 0),
+    (SELECT value FROM localqueue_meta WHERE name = 'last_id'))"""
 
 # ``at`` is the due time, lease end or finish time by state, and a waiting job's own time
 # otherwise; ``since`` orders claims. Each index but the last two holds one state only, so that
 # a claim reads its head and nothing else. Text is TEXT, bytes as ``records.stored`` has them.
+# rqlite prepares every statement anew, triggers included: so those on ``messages`` hang on
+# columns that puts and claims leave alone. ``ended`` is when the last delivery or wait ended,
+# ``waited`` the ``since`` with which the job was last claimed.
 _TABLES = {
     "localqueue_meta": """(
-  key TEXT PRIMARY KEY,
+  name TEXT PRIMARY KEY,
   value INTEGER NOT NULL
 ) WITHOUT ROWID""",
     "localqueue_queues": """(
@@ -56,6 +60,8 @@ _TABLES = {
   cancel INTEGER NOT NULL DEFAULT 0,
   created INTEGER NOT NULL,
   started INTEGER,
+  waited INTEGER,
+  ended INTEGER,
   grp TEXT,
   job_id TEXT,
   task TEXT,
@@ -106,6 +112,7 @@ _UNIQUE = ("localqueue_head", "localqueue_job_id")
 
 _VIEWS = {
     "localqueue_do_put": ("op", "now", "queue", "jobs"),
+    "localqueue_do_act": ("op", "now", "verb", "jobs", "found"),
     "localqueue_do_settle": (
         *("queue", "id", "receipt", "verb", "now", "boot", "delay", "max_retries", "result"),
         *("reason", "err_class", "err_message", "err_place", "traceback"),
@@ -141,28 +148,23 @@ _LIVE = """EXISTS (SELECT 1 FROM localqueue_messages AS live
 _ENDS = """(NEW.verb = 3 OR cancel = 1
       OR (NEW.verb IN (2, 5) AND attempts > coalesce(max_retries, NEW.max_retries)))"""
 _OWN = f"iif(NEW.verb = 4, since, max(NEW.now, {LAST_ID}))"
-_NAMED = "(SELECT value FROM json_each(NEW.answer))"
+_NAMED = "(SELECT value FROM json_each(NEW.jobs))"
 
 _TRIGGERS = {
-    # A job of a group that was put leads where nobody does.
-    "localqueue_put_in_group": (
-        "AFTER INSERT ON localqueue_messages WHEN NEW.state = 2",
-        [_lead("0", "NEW.created", f"id = NEW.id AND NOT EXISTS {_LEAD}")],
-    ),
-    # Whatever ends a lead lets the next of its group lead. ``at`` is then the time it ended.
+    # Whatever ends a lead lets the next of its group lead.
     "localqueue_next_leads": (
-        "AFTER UPDATE OF state ON localqueue_messages"
+        "AFTER UPDATE OF ended ON localqueue_messages"
         " WHEN NEW.grp IS NOT NULL AND OLD.state IN (0, 1, 3) AND NEW.state IN (4, 5)",
-        [_lead("OLD.since", "NEW.at", f"id = {_NEXT}")],
+        [_lead("OLD.since", "NEW.ended", f"id = {_NEXT}")],
     ),
     # One that was retried meanwhile leads instead of the lead that was given back.
     "localqueue_elder_leads": (
-        "AFTER UPDATE OF state ON localqueue_messages WHEN OLD.state = 3 AND NEW.state = 2",
-        [_lead("OLD.since", "NEW.since", f"id = {_NEXT}")],
+        "AFTER UPDATE OF ended ON localqueue_messages WHEN OLD.state = 3 AND NEW.state = 2",
+        [_lead("OLD.since", "NEW.ended", f"id = {_NEXT}")],
     ),
     # A retried job leads if its id is the lowest: an unclaimed younger lead steps back.
     "localqueue_retried_leads": (
-        "AFTER UPDATE OF state ON localqueue_messages WHEN OLD.state = 5 AND NEW.state = 2",
+        "AFTER UPDATE OF cancel ON localqueue_messages WHEN OLD.state = 5 AND NEW.state = 2",
         [
             """UPDATE localqueue_messages SET
     state = 2, since = iif(state = 0, at, 0), at = iif(state = 0, 0, at)
@@ -195,9 +197,18 @@ _TRIGGERS = {
       AND NOT EXISTS (SELECT 1 FROM localqueue_messages AS met INDEXED BY localqueue_job_id
         WHERE met.queue = queues.id AND met.job_id = job.value ->> 1
           AND met.job_id IS NOT NULL))""",
-            """UPDATE localqueue_meta
-  SET value = max(value, coalesce((SELECT max(id) FROM localqueue_messages), 0))
-  WHERE key = 'last_id'""",
+            # A group without a lead had no other jobs that wait: its first new one leads.
+            _lead(
+                "0",
+                "NEW.now",
+                """id IN (SELECT min(fresh.id) FROM localqueue_messages AS fresh
+    WHERE fresh.id >= (SELECT CAST(answer AS INTEGER) FROM localqueue_ops WHERE op = NEW.op)
+      AND fresh.state = 2 AND NOT EXISTS (SELECT 1
+        FROM localqueue_messages AS lead INDEXED BY localqueue_head
+        WHERE lead.queue = fresh.queue AND lead.grp = fresh.grp AND lead.grp IS NOT NULL
+          AND lead.state IN (0, 1, 3))
+    GROUP BY fresh.grp)""",
+            ),
         ],
     ),
     "localqueue_settle": (
@@ -219,7 +230,7 @@ _TRIGGERS = {
       WHEN NEW.delay > 0 THEN iif(grp IS NULL, 0, since) ELSE max(since, {_OWN}) END,
     at = CASE WHEN NEW.verb = 1 OR {_ENDS} THEN NEW.now
       WHEN NEW.delay > 0 THEN NEW.now + NEW.delay WHEN {_ELDER} THEN 0 ELSE {_OWN} END,
-    verb = NEW.verb,
+    verb = NEW.verb, ended = NEW.now,
     attempts = attempts - (NEW.verb = 4),
     reason = CASE WHEN NEW.verb = 1 OR NOT {_ENDS} THEN reason WHEN NEW.verb = 3 THEN NEW.reason
       WHEN cancel = 1 THEN 'cancelled' ELSE 'exhausted' END,
@@ -230,39 +241,26 @@ _TRIGGERS = {
   WHERE id = NEW.id""",
         ],
     ),
-    # Operations on jobs from outside: ``answer`` lists their ids.
-    "localqueue_retry": (
-        "AFTER INSERT ON localqueue_ops WHEN NEW.verb = 'retry'",
+    # What is done to jobs from outside; ``jobs`` is a JSON array of their ids.
+    "localqueue_act": (
+        f"INSTEAD OF INSERT ON localqueue_do_act WHEN {_CALLED_ONCE}",
         [
+            """INSERT INTO localqueue_ops (op, at, verb, answer, found)
+  VALUES (NEW.op, NEW.now, NEW.verb, NEW.jobs, NEW.found)""",
             f"""UPDATE localqueue_messages SET state = iif(grp IS NULL, 0, 2),
-    since = max(NEW.at, {LAST_ID}), at = iif(grp IS NULL, max(NEW.at, {LAST_ID}), 0),
+    since = max(NEW.now, {LAST_ID}), at = iif(grp IS NULL, max(NEW.now, {LAST_ID}), 0),
     attempts = 0, cancel = 0, reason = NULL
-  WHERE state = 5 AND id IN {_NAMED}"""
-        ],
-    ),
-    "localqueue_take_away": (
-        "AFTER INSERT ON localqueue_ops WHEN NEW.verb IN ('cancelled', 'discarded')",
-        [
-            f"""UPDATE localqueue_messages SET state = 5, at = NEW.at, reason = NEW.verb
-  WHERE state IN (0, 1, 2) AND id IN {_NAMED}"""
-        ],
-    ),
-    "localqueue_stop": (
-        "AFTER INSERT ON localqueue_ops WHEN NEW.verb = 'stop'",
-        [f"UPDATE localqueue_messages SET cancel = 1 WHERE state = 3 AND id IN {_NAMED}"],
-    ),
-    "localqueue_purge": (
-        "AFTER INSERT ON localqueue_ops WHEN NEW.verb = 'purge'",
-        [
-            f"DELETE FROM localqueue_history WHERE message IN {_NAMED}",
-            f"DELETE FROM localqueue_messages WHERE state IN (4, 5) AND id IN {_NAMED}",
-        ],
-    ),
-    "localqueue_forget": (
-        "AFTER INSERT ON localqueue_ops",
-        [
-            f"""DELETE FROM localqueue_ops WHERE op IN (SELECT op FROM localqueue_ops
-    WHERE op < printf('%016x', NEW.at - {REMEMBERED}) ORDER BY op LIMIT 4)"""
+  WHERE NEW.verb = 'retry' AND state = 5 AND id IN {_NAMED}""",
+            f"""UPDATE localqueue_messages
+    SET state = 5, at = NEW.now, ended = NEW.now, reason = NEW.verb
+  WHERE NEW.verb IN ('cancelled', 'discarded') AND state IN (0, 1, 2) AND id IN {_NAMED}""",
+            f"""UPDATE localqueue_messages SET cancel = 1
+  WHERE NEW.verb = 'stop' AND state = 3 AND id IN {_NAMED}""",
+            f"""UPDATE localqueue_meta SET value = {LAST_ID}
+  WHERE NEW.verb = 'purge' AND name = 'last_id'""",
+            f"DELETE FROM localqueue_history WHERE NEW.verb = 'purge' AND message IN {_NAMED}",
+            f"""DELETE FROM localqueue_messages
+  WHERE NEW.verb = 'purge' AND state IN (4, 5) AND id IN {_NAMED}""",
         ],
     ),
 }
@@ -319,36 +317,26 @@ def _is_current(cluster: Cluster, level: Literal["weak", "strong"]) -> Steps[boo
     found: dict[str, set[str]] = {}
     for name, _, column in columns.rows:
         found.setdefault(name, set()).add(column)
-    if not found:
-        return False
-    if found.get("localqueue_meta") != {"key", "value"}:
-        raise _foreign("localqueue_meta")
-    (version,) = yield from cluster.query(
-        [["SELECT value FROM localqueue_meta WHERE key = 'schema'"]], level=level
-    )
-    if not version.rows:
-        raise _foreign("localqueue_meta")
-    if version.rows[0][0] > VERSION:
-        raise NewerSchema(
-            f"The queue's tables in rqlite have the schema {version.rows[0][0]}, and this version"
-            f" of django-localqueue knows {VERSION}: upgrade it here too."
+    expected = {name: _columns(body) for name, body in _TABLES.items()}
+    expected |= {name: set(columns) for name, columns in _VIEWS.items()}
+    if found.get("localqueue_meta") == expected["localqueue_meta"]:
+        (version,) = yield from cluster.query(
+            [["SELECT value FROM localqueue_meta WHERE name = 'schema'"]], level=level
         )
-    for name, body in _TABLES.items():
-        if found.get(name) != _columns(body):
-            raise _foreign(name)
-    for name, names_ in _VIEWS.items():
-        if found.get(name) != set(names_):
-            raise _foreign(name)
-    return True
+        if version.rows and version.rows[0][0] > VERSION:
+            raise NewerSchema(
+                f"The queue's tables in rqlite have the schema {version.rows[0][0]}, and this"
+                f" version of django-localqueue knows {VERSION}: upgrade it here too."
+            )
+    for name, has in found.items():
+        if has != expected[name]:
+            raise ForeignDatabase(
+                f"The rqlite database has another {name!r} than this queue's. Rename it, or use a"
+                " cluster of its own for the queue."
+            )
+    return found.keys() == expected.keys()
 
 
 def _columns(body: str) -> set[str]:
     lines = (line.strip() for line in body.splitlines()[1:-1])
     return {line.split()[0] for line in lines if not line.startswith("PRIMARY KEY")}
-
-
-def _foreign(table: str) -> ForeignDatabase:
-    return ForeignDatabase(
-        f"The rqlite database has a table {table!r} that is not this queue's. Rename it, or use a"
-        " cluster of its own for the queue."
-    )

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.backends.rqlite.records import document
 from django_localqueue.transports.statements import Statement
 
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """SQL on a message ``m``, and the JSON document of the values that it takes from ``?5``."""
-
-    sql: str
-    values: str
-
+#: A settlement: queue, id, receipt, verb, delay, max_retries, result, reason, class, message,
+#: place and traceback of the error, whether the job has a group.
+SettleRow = Sequence[Any]
 
 #: Due jobs that one claim promotes, and leases that it lets lapse, of each queue.
 PROMOTIONS = 64
@@ -35,7 +29,41 @@ def operation(now: int) -> str:
     return f"{max(now, 0):016x}{secrets.token_hex(10)}"
 
 
+_FORGET = """DELETE FROM localqueue_ops WHERE op IN (SELECT op FROM localqueue_ops
+  WHERE op < printf('%016x', ?1) ORDER BY op LIMIT 256)"""
+
+
+def forget(now: int) -> Statement:
+    """Forget operations so old that no copy of them can still be on its way."""
+    return [_FORGET, now - schema.REMEMBERED]
+
+
 # ---- putting
+
+_PUT_ONE = f"""INSERT INTO localqueue_messages (id, queue, state, prio, since, at, created, payload,
+    max_retries, task, headers)
+  SELECT id, queue, iif(delay > 0, 1, 0), ?3 ->> 4, iif(delay > 0, 0, id),
+    iif(delay > 0, ?2 + delay, id), ?2, ?3 ->> 1, ?3 ->> 6, ?3 ->> 7, ?3 ->> 8
+  FROM (SELECT max(?2, 1 + {schema.LAST_ID}) AS id, ?3 ->> 3 AS delay,
+      (SELECT id FROM localqueue_queues WHERE name = ?3 ->> 0) AS queue)
+  WHERE queue IS NOT NULL AND NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?1)
+  RETURNING id"""
+_PUT_WAS_DONE = """INSERT OR IGNORE INTO localqueue_ops (op, at, verb, answer)
+  SELECT ?1, ?2, 'put', (SELECT max(id) FROM localqueue_messages)
+  WHERE EXISTS (SELECT 1 FROM localqueue_queues WHERE name = ?3 ->> 0)"""
+
+
+def put_one(op: str, now: int, queue: str, row: Sequence[Any]) -> list[Statement]:
+    """Store a job that has neither job_id nor group; the first result has its id.
+
+    It has none where the queue is new, or an earlier copy of the request was applied: then
+    ``put`` with the same operation tells.
+    """
+    return [
+        [_PUT_ONE, op, now, document([queue, *row])],
+        [_PUT_WAS_DONE, op, now, document([queue])],
+    ]
+
 
 _PUT = "INSERT INTO localqueue_do_put (op, now, queue, jobs) VALUES (?1, ?2, ?3 ->> 0, ?4)"
 _ANSWER = "SELECT answer, verb, found FROM localqueue_ops WHERE op = ?"
@@ -81,22 +109,47 @@ _VERDICT = """CASE WHEN m.id IS NULL THEN 'unknown'
       WHEN m.receipt = item.value ->> 2 THEN CASE
         WHEN m.state = 3 OR m.verb = 5 THEN 'expired'
         WHEN m.verb = item.value ->> 3 THEN NULL ELSE 'settled' END
-      WHEN m.prev_receipt = item.value ->> 2 THEN iif(m.prev_verb = 5, 'expired', 'settled')
+      WHEN m.prev_receipt = item.value ->> 2 THEN CASE WHEN m.prev_verb = 5 THEN 'expired'
+        WHEN m.prev_verb = item.value ->> 3 THEN NULL ELSE 'settled' END
       ELSE 'unknown' END"""
 _VERDICTS = f"""INSERT INTO localqueue_ops (op, at, verb, answer)
-  SELECT ?1, ?2, 'settle', (SELECT json_group_array(json_array(item.key, {_VERDICT}))
+  SELECT ?1, ?2, 'settle', (SELECT json_group_array(json_array(item."key", {_VERDICT}))
     FROM json_each(?3) item
     LEFT JOIN localqueue_queues q ON q.name = item.value ->> 0
     LEFT JOIN localqueue_messages m ON m.id = item.value ->> 1 AND m.queue = q.id)
-  WHERE NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?1)"""
+  WHERE NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?1)
+  RETURNING answer"""
+# An ack of a job without a group needs none of what the other verbs do.
+_ACK = """UPDATE localqueue_messages SET state = 4, at = ?2, verb = 1, result = done.result,
+    err_class = NULL, err_message = NULL, err_place = NULL
+  FROM (SELECT value ->> 0 AS queue, value ->> 1 AS job, value ->> 2 AS receipt,
+      value ->> 6 AS result FROM json_each(?1)) AS done
+  WHERE localqueue_messages.id = done.job AND localqueue_messages.receipt = done.receipt
+    AND localqueue_messages.state = 3 AND localqueue_messages.at > ?3
+    AND localqueue_messages.grp IS NULL AND localqueue_messages.queue = (
+      SELECT id FROM localqueue_queues WHERE name = done.queue)"""
 
 
-def settle(op: str, now: int, boot: int, rows: Sequence[Sequence[Any]]) -> list[Statement]:
-    """Carry out settlements in order; the answer of ``op`` has a verdict for each."""
-    return [
-        [_SETTLE, document(rows), now, boot],
-        [_VERDICTS, op, now, document([row[:4] for row in rows])],
-    ]
+def settle(op: str, now: int, boot: int, rows: Sequence[SettleRow]) -> list[Statement]:
+    """Carry out settlements in order; the last result has a verdict for each, or is empty.
+
+    It is empty where an earlier copy of the request was applied; ``answer`` has them then.
+    """
+    request: list[Statement] = []
+    acks, others = _apart(rows)
+    if acks:
+        request.append([_ACK, document(acks), now, boot])
+    if others:
+        request.append([_SETTLE, document(others), now, boot])
+    return [*request, [_VERDICTS, op, now, document([row[:4] for row in rows])]]
+
+
+def _apart(rows: Sequence[SettleRow]) -> tuple[list[SettleRow], list[SettleRow]]:
+    """Return the acks of jobs without a group, and the others; all together if order matters."""
+    if len({row[1] for row in rows}) < len(rows):
+        return [], list(rows)
+    acks = [row for row in rows if row[3] == schema.ACK and not row[-1]]
+    return acks, [row for row in rows if row[3] != schema.ACK or row[-1]]
 
 
 def answer(op: str) -> Statement:
@@ -125,31 +178,41 @@ def extend(queue: str, key: int, receipt: str, boot: int, until: int) -> list[St
 
 # ---- claiming
 
-# Sources are a JSON array of [queue, lease, max_retries].
-_OPEN = """json_each(?1) source
+#: A queue to claim from: its name, lease and max_retries.
+Source = tuple[str, int, int]
+#: The columns that a claim returns.
+CLAIMED = (
+    *("id", "job_id", "receipt", "attempts", "max_retries", "prio", "grp", "task", "created"),
+    *("headers", "waited", "payload"),
+)
+
+#: Jobs of queues that are not paused: to be followed by a list of ids for each queue ``q``.
+OPEN = """json_each(?1) source
     CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0 AND q.paused = 0
     CROSS JOIN localqueue_messages m ON m.id IN"""
 
 _PROMOTE = f"""UPDATE localqueue_messages SET state = 0, since = max(since, at)
-  WHERE id IN (SELECT m.id FROM {_OPEN}
+  WHERE id IN (SELECT m.id FROM {OPEN}
     (SELECT due.id FROM localqueue_messages due INDEXED BY localqueue_due
       WHERE due.queue = q.id AND due.state = 1 AND due.at <= ?2
       ORDER BY due.at, due.id LIMIT {PROMOTIONS}))"""
 
-_LAPSED = f"""(SELECT late.id FROM localqueue_messages late INDEXED BY localqueue_lease
+#: Ids of the jobs of a queue ``q`` whose lease ran out.
+LAPSED = f"""(SELECT late.id FROM localqueue_messages late INDEXED BY localqueue_lease
       WHERE late.queue = q.id AND late.state = 3 AND late.at <= ?3
       ORDER BY late.at, late.id LIMIT {PROMOTIONS})"""
-_LAPSE = """INSERT INTO localqueue_do_settle (queue, id, receipt, verb, now, boot, delay,
+#: Ends the deliveries of the jobs ``m`` of sources: to be followed by where they come from.
+LAPSE = """INSERT INTO localqueue_do_settle (queue, id, receipt, verb, now, boot, delay,
     max_retries, err_class, err_message, err_place, traceback)
   SELECT q.name, m.id, m.receipt, 5, ?2, ?3, 0, source.value ->> 2, '',
     'Delivery ' || m.attempts || ' to ' || iif(coalesce(m.worker, '') = '', 'a worker', m.worker)
       || ' was never settled: its lease ran out, so the worker died or stalled.', '', ''
   FROM """
-_LAPSE_SOME = f"{_LAPSE}{_OPEN} {_LAPSED} ORDER BY source.key, m.at, m.id"
+LAPSE_SOME = f"{LAPSE}{OPEN} {LAPSED} ORDER BY source.key, m.at, m.id"
 
 # The limit may have been lowered since the job was last given back.
-_BURY = f"""UPDATE localqueue_messages SET state = 5, at = ?2, reason = 'exhausted'
-  WHERE id IN (SELECT m.id FROM {_OPEN}
+_BURY = f"""UPDATE localqueue_messages SET state = 5, at = ?2, ended = ?2, reason = 'exhausted'
+  WHERE id IN (SELECT m.id FROM {OPEN}
     (SELECT head.id FROM localqueue_messages head INDEXED BY localqueue_ready
       WHERE head.queue = q.id AND head.state = 0 AND head.prio >= ?3
       ORDER BY head.prio DESC, head.since, head.id LIMIT ?4 + {_USED_UP})
@@ -161,53 +224,83 @@ _OURS = """json_each(?1) source
       ON m.queue = q.id AND m.state = 3 AND m.at = ?2 + (source.value ->> 1)
         AND m.receipt > ?3 || ':' AND m.receipt < ?3 || ';'"""
 
-_CLAIM = f"""UPDATE localqueue_messages SET
-    state = 3, at = ?2 + picked.lease, attempts = attempts + 1, prev_receipt = receipt,
-    prev_verb = verb, receipt = ?3 || ':' || picked.place, verb = NULL, started = ?4,
-    worker = ?5 ->> 0, since = iif(grp IS NULL, since, max(?4, {schema.LAST_ID}))
-  FROM (SELECT job, lease, row_number() OVER (ORDER BY iif(?8, turn, source), iif(?8,
-        (source + ?9) % ?10, turn)) AS place
-    FROM (SELECT m.id AS job, source.key AS source, source.value ->> 1 AS lease,
-        row_number() OVER (PARTITION BY source.key ORDER BY m.prio DESC, m.since, m.id) AS turn
-      FROM {_OPEN}
+# ``found`` says that an operation has claimed: a late copy of it takes no other jobs.
+_NOT_CLAIMED = "NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?3 AND found = 1)"
+_HAS_CLAIMED = """INSERT INTO localqueue_ops (op, at, verb, found) VALUES (?1, ?2, 'claim', 1)
+  ON CONFLICT (op) DO UPDATE SET found = 1"""
+# No UPDATE FROM here: rqlite 8 would not see that it returns rows.
+_TAKE = f"""UPDATE localqueue_messages SET
+    state = 3, attempts = attempts + 1, prev_receipt = receipt, prev_verb = verb, verb = NULL,
+    started = ?4, worker = ?5 ->> 0, waited = since,
+    since = iif(grp IS NULL, since, max(?4, {schema.LAST_ID})),"""
+_SOURCE = """FROM json_each(?1) source
+        CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
+      WHERE q.id = localqueue_messages.queue)"""
+_CLAIM = f"""{_TAKE}
+    at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
+    receipt = ?3 || ':' || id || ':' || (SELECT source."key" {_SOURCE}
+  WHERE id IN (SELECT job FROM (SELECT m.id AS job, source."key" AS source,
+        row_number() OVER (PARTITION BY source."key" ORDER BY m.prio DESC, m.since, m.id) AS turn
+      FROM {OPEN}
       (SELECT head.id FROM localqueue_messages head INDEXED BY localqueue_ready
         WHERE head.queue = q.id AND head.state = 0 AND head.prio >= ?6
           AND head.attempts <= coalesce(head.max_retries, source.value ->> 2)
         ORDER BY head.prio DESC, head.since, head.id LIMIT ?7))
-    ORDER BY place LIMIT ?7) AS picked
-  WHERE localqueue_messages.id = picked.job
-    AND NOT EXISTS (SELECT 1 FROM {_OURS})"""
+    ORDER BY iif(?8, turn, source), iif(?8, (source + ?9) % ?10, turn) LIMIT ?7)
+  AND {_NOT_CLAIMED}
+  RETURNING {", ".join(CLAIMED)}"""
+# The same for one source, which is prepared in half the time.
+_CLAIM_FROM_ONE = f"""{_TAKE}
+    at = ?2 + (?1 ->> 1), receipt = ?3 || ':' || id || ':0'
+  WHERE id IN (SELECT id FROM localqueue_messages INDEXED BY localqueue_ready
+    WHERE queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0 AND paused = 0)
+      AND state = 0 AND prio >= ?6 AND attempts <= coalesce(max_retries, ?1 ->> 2)
+    ORDER BY prio DESC, since, id LIMIT ?7)
+  AND {_NOT_CLAIMED}
+  RETURNING {", ".join(CLAIMED)}"""
+_CLAIMED = f"SELECT {', '.join(f'm.{column}' for column in CLAIMED)} FROM {_OURS}"
 
-_CLAIMED = f"""SELECT source.key, m.id, m.job_id, m.receipt, m.attempts, m.max_retries, m.prio,
-    m.grp, m.task, m.created, m.headers, m.payload FROM {_OURS}"""
+
+def promote(
+    now: int, boot: int, sources: Sequence[Source], want: int, floor: int
+) -> list[Statement]:
+    """Promote what is due, let lapsed leases go, and bury what is used up: some at a time."""
+    named = document(sources)
+    return [
+        [_PROMOTE, named, now],
+        [LAPSE_SOME, named, now, boot],
+        [_BURY, named, now, floor, want],
+    ]
 
 
 def claim(
     token: str,
     now: int,
     boot: int,
-    sources: Sequence[tuple[str, int, int]],
+    sources: Sequence[Source],
     want: int,
     *,
     floor: int,
     worker: str,
     turn: int | None,
 ) -> list[Statement]:
-    """Promote what is due, let lapsed leases go, and take up to ``want`` jobs.
+    """Take up to ``want`` jobs; the first result has ``CLAIMED`` of each, in no order.
 
-    ``turn`` is the index of the source that is first to take from when taking turns. The last
-    result has the jobs taken; their receipts end with their place in the order.
+    ``turn`` is the index of the source that is first to take from when taking turns. A receipt
+    is ``token``, the job's key, and the index of its source.
     """
-    named = document(sources)
+    values = [boot, token, now, document([worker]), floor, want]
+    done: Statement = [_HAS_CLAIMED, token, now]
     count = len(sources)
+    if count == 1:
+        return [[_CLAIM_FROM_ONE, document(sources[0]), *values], done]
     turns = [0, 0, 1] if turn is None else [1, count - turn % count, count]
-    return [
-        [_PROMOTE, named, now],
-        [_LAPSE_SOME, named, now, boot],
-        [_BURY, named, now, floor, want],
-        [_CLAIM, named, boot, token, now, document([worker]), floor, want, *turns],
-        [_CLAIMED, named, boot, token],
-    ]
+    return [[_CLAIM, document(sources), *values, *turns], done]
+
+
+def claimed(token: str, boot: int, sources: Sequence[Source]) -> Statement:
+    """Read the jobs that an earlier copy of the same ``claim`` took, as it returned them."""
+    return [_CLAIMED, document(sources), boot, token]
 
 
 _OUTLOOK = """SELECT
@@ -221,94 +314,6 @@ _OUTLOOK = """SELECT
   CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0 AND q.paused = 0"""
 
 
-def outlook(sources: Sequence[tuple[str, int, int]], floor: int) -> list[Statement]:
+def outlook(sources: Sequence[Source], floor: int) -> list[Statement]:
     """Look whether and when there is something to claim; costs no Raft entry."""
     return [[_OUTLOOK, document(sources), floor]]
-
-
-# ---- changing jobs from outside: what a verb does is in the triggers on localqueue_ops
-
-_ONCE = "NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?1)"
-_QUEUE = "(SELECT id FROM localqueue_queues WHERE name = ?3 ->> 0)"
-
-
-def found_id(queue: str, id: str) -> str:
-    """Return SQL for the key of a job by its public id: the caller's where given, else its own.
-
-    ``queue`` is SQL for the key of its queue, ``id`` for a JSON array as ``public_id`` makes it.
-    """
-    return f"""coalesce((SELECT id FROM localqueue_messages INDEXED BY localqueue_job_id
-      WHERE queue = {queue} AND job_id = {id} ->> 0 AND job_id IS NOT NULL),
-    (SELECT id FROM localqueue_messages
-      WHERE id = {id} ->> 1 AND queue = {queue} AND job_id IS NULL))"""
-
-
-_ACTS = {
-    "retry": "iif(m.state = 5, 'retry', 'none')",
-    "cancel": "CASE WHEN m.state IN (0, 1, 2) THEN 'cancelled' WHEN m.state = 3 THEN 'stop'"
-    " ELSE 'none' END",
-}
-
-
-def act_on_one(op: str, now: int, queue: str, id: str, act: str) -> list[Statement]:
-    """Retry or cancel the job with a public id; the answer of ``op`` says what became of it."""
-    insert = f"""INSERT INTO localqueue_ops (op, at, verb, answer)
-  SELECT ?1, ?2, {_ACTS[act]}, json_array(m.id) FROM localqueue_messages m
-  WHERE m.id = {found_id(_QUEUE, "?4")} AND {_ONCE}"""
-    return [[insert, op, now, document([queue]), id], answer(op)]
-
-
-def act_on_many(
-    op: str, now: int, queue: str, ids: Sequence[str], verb: str, where: Condition
-) -> list[Statement]:
-    """Do ``verb`` to the jobs with these public ids that match; ``where`` has its values in ?5."""
-    insert = f"""INSERT INTO localqueue_ops (op, at, verb, answer, found)
-  SELECT ?1, ?2, ?6, matching, found FROM (
-    SELECT json_group_array(m.id) FILTER (WHERE {where.sql}) AS matching, count(m.id) AS found
-    FROM json_each(?4) named LEFT JOIN localqueue_messages m
-      ON m.id = {found_id(_QUEUE, "named.value")})
-  WHERE {_ONCE}"""
-    named = f"[{','.join(ids)}]"
-    return [[insert, op, now, document([queue]), named, where.values, verb], answer(op)]
-
-
-def purge(op: str, now: int, queue: str, state: int, before: int, limit: int) -> list[Statement]:
-    """Remove up to ``limit`` jobs of a finished state that finished at ``before`` or earlier."""
-    index = {schema.ACKED: "localqueue_acked", schema.FAILED: "localqueue_failed"}[state]
-    insert = f"""INSERT INTO localqueue_ops (op, at, verb, answer)
-  SELECT ?1, ?2, 'purge', ids FROM (SELECT json_group_array(id) AS ids FROM (
-    SELECT id FROM localqueue_messages INDEXED BY {index}
-    WHERE queue = {_QUEUE} AND state = {state} AND at <= ?4 ORDER BY at, id LIMIT ?5))
-  WHERE {_ONCE}"""
-    return [[insert, op, now, document([queue]), before, limit], answer(op)]
-
-
-_RECLAIM = f"""INSERT INTO localqueue_ops (op, at, verb, answer)
-  SELECT ?4, ?2, 'reclaim', ids FROM (
-    SELECT json_group_array(m.id) AS ids FROM {_OPEN.replace("AND q.paused = 0", "")} {_LAPSED})
-  WHERE NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?4)"""
-# Those of this operation alone: a late copy lets no others lapse.
-_LAPSE_THOSE = f"""{_LAPSE}json_each(?1) source
-    CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
-    CROSS JOIN json_each((SELECT answer FROM localqueue_ops WHERE op = ?4)) late
-    CROSS JOIN localqueue_messages m ON m.id = late.value AND m.state = 3 AND m.at <= ?3
-  ORDER BY m.at, m.id"""
-
-
-def reclaim(op: str, now: int, boot: int, queue: str, max_retries: int) -> list[Statement]:
-    """Give back up to ``PROMOTIONS`` jobs whose lease ran out."""
-    source = document([[queue, 0, max_retries]])
-    return [
-        [_RECLAIM, source, now, boot, op],
-        [_LAPSE_THOSE, source, now, boot, op],
-        answer(op),
-    ]
-
-
-def set_paused(queue: str, paused: bool) -> list[Statement]:
-    """Stop or resume delivery."""
-    insert = (
-        "INSERT INTO localqueue_queues (name, paused) VALUES (?1 ->> 0, ?2)"
-        " ON CONFLICT (name) DO UPDATE SET paused = excluded.paused"
-    )
-    return [[insert, document([queue]), int(paused)]]

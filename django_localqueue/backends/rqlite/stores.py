@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django_localqueue.backends.rqlite import schema
-from django_localqueue.exceptions import InvalidInput
+from django_localqueue.backends.rqlite.statements import forget
+from django_localqueue.exceptions import InvalidInput, LocalQueueError, NotStored, OutcomeUnknown
 from django_localqueue.transports.answers import Result
 from django_localqueue.transports.client import RqliteClient
 from django_localqueue.transports.cluster import Timeouts
 from django_localqueue.transports.nodes import parse_location
 from django_localqueue.transports.statements import Statement
 from django_localqueue.transports.tls import Tls
+
+#: One write of so many also forgets old operations.
+FORGETTING = 64
 
 #: A clock returns wall time and lease time, in microseconds.
 Clock = Callable[[], tuple[int, int]]
@@ -37,7 +42,8 @@ class SharedStore:
     """A cluster and the queues of this process that use it.
 
     Threads may share it. ``turn`` is where taking turns between queues goes on; ``busy`` says
-    that the last claim found something, so the next need not look first.
+    that the last claim found something, so the next need not look first; ``promoted`` is when
+    claims last promoted what was due, by queue.
     """
 
     def __init__(self, key: str, options: StoreOptions) -> None:
@@ -49,6 +55,8 @@ class SharedStore:
         self.turn = 0
         self.busy = False
         self.interrupted = False
+        self.promoted: dict[str, tuple[int, int]] = {}
+        self._writes = 0
         self.bell = Bell()
         self._prepared = False
         self._preparing = threading.Lock()
@@ -60,15 +68,35 @@ class SharedStore:
         now = self.client.run(self.client.clock.now())
         return now, now
 
+    def execute(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
+        """Apply writes that may be applied twice; sent again until their outcome is known."""
+        return self._write(self.client.execute, statements)
+
     def request(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
-        """Apply a request that may be applied twice; sent again until its outcome is known."""
+        """As ``execute``, with reads among the writes; each statement costs more."""
+        return self._write(self.client.request, statements)
+
+    def _write(
+        self, send: Callable[..., tuple[Result, ...]], statements: Sequence[Statement]
+    ) -> tuple[Result, ...]:
         self._prepare()
-        return self.client.request(statements, repeatable=True)
+        self._writes += 1
+        if self._writes % FORGETTING:
+            return send(statements, repeatable=True)
+        return send([*statements, forget(self.times()[0])], repeatable=True)[:-1]
 
     def read(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
         """Read on the leader; nothing enters the Raft log."""
         self._prepare()
         return self.client.query(statements, level="weak")
+
+    def read_after_a_write(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
+        """Read what an earlier write did, from no leader that was deposed meanwhile.
+
+        Raises ``OutcomeUnknown`` where it can't be read.
+        """
+        with after_a_write():
+            return self.client.query(statements, level="linearizable")
 
     def after_fork(self) -> None:
         """Forget who holds the locks: they are threads of the parent."""
@@ -130,6 +158,29 @@ def address(
     return " ".join(urls), StoreOptions(
         tuple(node.url for node in nodes.all), pair, Tls(), Timeouts(), None
     )
+
+
+@contextlib.contextmanager
+def after_a_write() -> Iterator[None]:
+    """What fails in here is no proof that nothing was done: a write was sent before."""
+    try:
+        yield
+    except NotStored as error:
+        raise OutcomeUnknown(f"{error} What was sent before may have been applied.") from error
+
+
+def unreachable(options: StoreOptions) -> dict[str, str]:
+    """Ask each node by itself, whoever leads; return those that don't answer, and why."""
+    brief = Timeouts(connect=1.0, read=2.0, total=3.0)
+    found: dict[str, str] = {}
+    for url in options.nodes:
+        try:
+            client = RqliteClient(url, auth=options.auth, tls=options.tls, timeouts=brief)
+            with contextlib.closing(client):
+                client.query([["SELECT 1"]], level="none")
+        except LocalQueueError as error:
+            found[url] = str(error)
+    return found
 
 
 def join(user: object, key: str, options: StoreOptions) -> SharedStore:

@@ -1,0 +1,100 @@
+"""The statements that change jobs from outside: retry, cancel, discard, purge, reclaim, pause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django_localqueue.backends.rqlite import schema
+from django_localqueue.backends.rqlite.records import document
+from django_localqueue.backends.rqlite.statements import LAPSE, LAPSED, OPEN, answer
+from django_localqueue.transports.statements import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """SQL on a message ``m``, and the JSON document of the values that it takes from ``?5``."""
+
+    sql: str
+    values: str
+
+
+_QUEUE = "(SELECT id FROM localqueue_queues WHERE name = ?3 ->> 0)"
+
+
+def found_id(queue: str, id: str) -> str:
+    """Return SQL for the key of a job by its public id: the caller's where given, else its own.
+
+    ``queue`` is SQL for the key of its queue, ``id`` for a JSON array as ``public_id`` makes it.
+    """
+    return f"""coalesce((SELECT id FROM localqueue_messages INDEXED BY localqueue_job_id
+      WHERE queue = {queue} AND job_id = {id} ->> 0 AND job_id IS NOT NULL),
+    (SELECT id FROM localqueue_messages
+      WHERE id = {id} ->> 1 AND queue = {queue} AND job_id IS NULL))"""
+
+
+_ACTS = {
+    "retry": "iif(m.state = 5, 'retry', 'none')",
+    "cancel": "CASE WHEN m.state IN (0, 1, 2) THEN 'cancelled' WHEN m.state = 3 THEN 'stop'"
+    " ELSE 'none' END",
+}
+
+
+def act_on_one(op: str, now: int, queue: str, id: str, act: str) -> list[Statement]:
+    """Retry or cancel the job with a public id; the answer of ``op`` says what became of it."""
+    insert = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs)
+  SELECT ?1, ?2, {_ACTS[act]}, json_array(m.id) FROM localqueue_messages m
+  WHERE m.id = {found_id(_QUEUE, "?4")}"""
+    return [[insert, op, now, document([queue]), id], answer(op)]
+
+
+def act_on_many(
+    op: str, now: int, queue: str, ids: Sequence[str], verb: str, where: Condition
+) -> list[Statement]:
+    """Do ``verb`` to the jobs with these public ids that match; ``where`` has its values in ?5."""
+    insert = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs, found)
+  SELECT ?1, ?2, ?6, json_group_array(m.id) FILTER (WHERE {where.sql}), count(m.id)
+  FROM json_each(?4) named LEFT JOIN localqueue_messages m
+    ON m.id = {found_id(_QUEUE, "named.value")}"""
+    named = f"[{','.join(ids)}]"
+    return [[insert, op, now, document([queue]), named, where.values, verb], answer(op)]
+
+
+def purge(op: str, now: int, queue: str, state: int, before: int, limit: int) -> list[Statement]:
+    """Remove up to ``limit`` jobs of a finished state that finished at ``before`` or earlier."""
+    index = {schema.ACKED: "localqueue_acked", schema.FAILED: "localqueue_failed"}[state]
+    insert = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs)
+  SELECT ?1, ?2, 'purge', json_group_array(id) FROM (
+    SELECT id FROM localqueue_messages INDEXED BY {index}
+    WHERE queue = {_QUEUE} AND state = {state} AND at <= ?4 ORDER BY at, id LIMIT ?5)"""
+    return [[insert, op, now, document([queue]), before, limit], answer(op)]
+
+
+_RECLAIM = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs)
+  SELECT ?4, ?2, 'reclaim', json_group_array(m.id)
+  FROM {OPEN.replace("AND q.paused = 0", "")} {LAPSED}"""
+# Those of this operation alone: a late copy lets no others lapse.
+_THOSE = f"""{LAPSE}json_each(?1) source
+    CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
+    CROSS JOIN json_each((SELECT answer FROM localqueue_ops WHERE op = ?4)) late
+    CROSS JOIN localqueue_messages m ON m.id = late.value AND m.state = 3 AND m.at <= ?3
+  ORDER BY m.at, m.id"""
+
+
+def reclaim(op: str, now: int, boot: int, queue: str, max_retries: int) -> list[Statement]:
+    """Give back up to ``PROMOTIONS`` jobs whose lease ran out."""
+    source = document([[queue, 0, max_retries]])
+    return [
+        [_RECLAIM, source, now, boot, op],
+        [_THOSE, source, now, boot, op],
+        answer(op),
+    ]
+
+
+def set_paused(queue: str, paused: bool) -> list[Statement]:
+    """Stop or resume delivery."""
+    insert = (
+        "INSERT INTO localqueue_queues (name, paused) VALUES (?1 ->> 0, ?2)"
+        " ON CONFLICT (name) DO UPDATE SET paused = excluded.paused"
+    )
+    return [[insert, document([queue]), int(paused)]]

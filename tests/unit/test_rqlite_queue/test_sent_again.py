@@ -1,0 +1,155 @@
+"""Requests whose answer is lost, before or after they were applied, and that are applied twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from django_localqueue.backends.rqlite import RqliteQueue
+from django_localqueue.exceptions import NotStored, OutcomeUnknown, StoreUnavailable
+from django_localqueue.types import Settle
+from tests.fakes.rqlite import FakeCluster
+from tests.fakes.versions import V10
+from tests.unit.test_rqlite_queue.verbs import VERBS, counts
+
+Open = Callable[..., RqliteQueue]
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_whose_connection_drops_is_done_once_and_says_so(
+    name: str, applied: bool, any_cluster: FakeCluster, open_queue: Open
+) -> None:
+    verb, queue = VERBS[name], open_queue(any_cluster.urls)
+    given = verb.prepare(queue)
+    any_cluster.fail_next("drop", applied=applied, endpoint=verb.endpoint)
+    assert verb.check(verb.do(queue, given))
+    assert counts(queue) == verb.counts
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_that_a_follower_applies_twice_is_done_once_and_says_so(
+    name: str, open_queue: Open
+) -> None:
+    # None of the URLs is the leader's own, so the nodes forward; version 10 then sends again.
+    with FakeCluster(V10, advertise=["http://elsewhere:4001"] * 3) as cluster:
+        verb, queue = VERBS[name], open_queue(cluster.urls[1:])
+        given = verb.prepare(queue)
+        cluster.fail_next("lose-forwarded", endpoint=verb.endpoint)
+        assert verb.check(verb.do(queue, given))
+        assert counts(queue) == verb.counts
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_that_is_never_answered_is_unknown_and_was_done_once(
+    name: str, cluster: FakeCluster, open_queue: Open
+) -> None:
+    verb = VERBS[name]
+    queue = open_queue(cluster.urls, timeouts={"total": 0.5, "read": 0.2})
+    given = verb.prepare(queue)
+    cluster.fail_next("drop", applied=True, times=100_000, endpoint=verb.endpoint)
+    with pytest.raises(OutcomeUnknown):
+        verb.do(queue, given)
+    cluster._faults.clear()
+    assert counts(queue) == verb.counts
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_without_a_leader_is_not_stored(
+    name: str, cluster: FakeCluster, open_queue: Open
+) -> None:
+    verb = VERBS[name]
+    queue = open_queue(cluster.urls, timeouts={"total": 0.3})
+    given = verb.prepare(queue)
+    before = counts(queue)
+    cluster.leader = None
+    with pytest.raises(NotStored) as caught:
+        verb.do(queue, given)
+    assert isinstance(caught.value, StoreUnavailable)
+    cluster.leader = 1
+    assert counts(queue) == before
+
+
+def test_a_put_sent_again_after_its_job_was_purged_makes_no_second_job(
+    cluster: FakeCluster, queue: RqliteQueue
+) -> None:
+    queue.stats()
+    id = queue.put("once")
+    late = [seen.statements for seen in cluster.applied("execute")][-1]
+    queue.ack(queue.get_nowait())
+    assert queue.purge(0) == 1
+    cluster.database.execute(late, True)
+    assert counts(queue) == {}
+    assert queue.lookup(id) is None
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "release", "fail"])
+def test_a_late_copy_of_a_claim_takes_nothing_whatever_became_of_its_job(
+    verb: str, cluster: FakeCluster, queue: RqliteQueue
+) -> None:
+    queue.put_many([1, 2])
+    job = queue.get_nowait()
+    late = [seen.statements for seen in cluster.applied("execute")][-1]
+    cluster.database.execute(late, True)
+    assert counts(queue) == {"ready": 1, "processing": 1}
+    getattr(queue, verb)(job)
+    before = counts(queue)
+    cluster.database.execute(late, True)
+    assert counts(queue) == before
+
+
+def test_a_late_copy_of_a_claim_that_found_nothing_takes_nothing(
+    cluster: FakeCluster, queue: RqliteQueue
+) -> None:
+    queue.put(1)
+    queue.exchange([Settle(queue.get_nowait(), "ack")], 1)
+    late = [seen.statements for seen in cluster.applied("execute")][-1]
+    queue.put(2)
+    cluster.database.execute(late, True)
+    assert queue.get_nowait().data == 2
+
+
+def test_a_nack_sent_again_after_others_had_the_job_is_still_told_as_done(
+    cluster: FakeCluster, queue: RqliteQueue
+) -> None:
+    queue.put(1)
+    queue.nack(queue.get_nowait())
+    late = [seen.statements for seen in cluster.applied("execute")][-1]
+    for _ in range(2):
+        queue.nack(queue.get_nowait())
+    settled = next(statement for statement in late if "localqueue_ops" in statement[0])
+    (answer,) = cluster.database.rows("SELECT answer FROM localqueue_ops WHERE op = ?", settled[1])
+    assert answer == ("[[0,null]]",)
+    cluster.database.execute(late, True)
+    assert queue.get_nowait().attempts == 4
+
+
+def test_what_was_settled_is_told_though_no_node_answers_the_claim_after_it(
+    cluster: FakeCluster, open_queue: Open
+) -> None:
+    queue = open_queue(cluster.urls, timeouts={"total": 0.3})
+    queue.put(1)
+    job = queue.get_nowait()
+    cluster.fail_next("drop", times=100_000, endpoint="query")
+    done = queue.exchange([Settle(job, "ack")], 2, block=True, timeout=20)
+    assert (done.results, done.jobs) == ([None], [])
+    cluster._faults.clear()
+    assert counts(queue) == {"acked": 1}
+
+
+@pytest.mark.parametrize("name", ["ack", "put"])
+def test_a_verb_is_unknown_where_only_its_answer_could_not_be_read(
+    name: str, cluster: FakeCluster, open_queue: Open
+) -> None:
+    verb, queue = VERBS[name], open_queue(cluster.urls, timeouts={"total": 0.5})
+    given = verb.prepare(queue)
+    queue.now()  # so that the time is known
+    # Applied, and sent again: the second answer says that there is nothing to do.
+    cluster.fail_next("drop", applied=True, endpoint="execute")
+    for endpoint in ("query", "request"):
+        cluster.fail_next("drop", times=100_000, endpoint=endpoint)
+    with pytest.raises(OutcomeUnknown):
+        verb.do(queue, given)
+    cluster._faults.clear()
+    assert counts(queue) == verb.counts
