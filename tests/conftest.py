@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,12 @@ import pytest
 if TYPE_CHECKING:
     from django_localqueue._native import ManualClock
     from django_localqueue.backends.sqlite import SQLiteQueue
+
+
+# Started in the background by a shell, tests ignore SIGINT, and so would the processes that
+# tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
