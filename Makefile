@@ -24,8 +24,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 DIR ?=
 SERVE ?= 1
+SECONDS ?= 600
+SEED ?=
 
-.PHONY: help setup build fmt lint stubs test test-rust test-python test-full demo bench clean
+.PHONY: help setup build fmt lint stubs test test-rust test-python test-full demo bench chaos clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -87,6 +89,10 @@ demo: build ## Index the files of DIR=, then serve the site; SERVE=0 ends after 
 
 bench: build ## Measure this queue beside its peers
 	$(BIN)/python -m benchmarks
+
+chaos: build ## Break a real rqlite cluster under load, then audit; SECONDS=, SEED=
+	$(BIN)/python -m tests.chaos --store queue --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.chaos --store transport --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 clean: ## Remove what was built and installed here
 	rm -rf $(VENV) .tox .demo dist target tests/output $(MODULE)
