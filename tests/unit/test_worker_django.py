@@ -29,14 +29,16 @@ def run(queue: SQLiteQueue, handler: Any) -> None:
 @pytest.fixture
 def database(tmp_path: Path, django_db_blocker: Any) -> Iterator[None]:
     """The default database in a file, with Django's default CONN_MAX_AGE of 0."""
-    settings = connections["default"].settings_dict
-    before = settings["NAME"]
-    settings["NAME"] = str(tmp_path / "site.sqlite3")
+    # Put aside and not closed: with it the test database in memory would be gone.
+    aside = connections["default"]
+    del connections["default"]
+    before = aside.settings_dict["NAME"]
+    aside.settings_dict["NAME"] = str(tmp_path / "site.sqlite3")
     with django_db_blocker.unblock():
-        connections["default"].close()
         yield
         connections["default"].close()
-    settings["NAME"] = before
+    aside.settings_dict["NAME"] = before
+    connections["default"] = aside
 
 
 def failures(queue: SQLiteQueue) -> list[str]:

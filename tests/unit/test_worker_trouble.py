@@ -176,13 +176,13 @@ def test_an_executor_that_breaks_nacks_its_job(faulty: FaultyQueue) -> None:
 
 def test_every_executor_thread_closes_what_it_held(faulty: FaultyQueue) -> None:
     class Closing(Executor):
-        closed: list[int]
+        closed: list[threading.Thread]
 
         def run(self, running: Running) -> Settle:
             return Settle(running.job, "ack")
 
         def close_thread(self) -> None:
-            self.closed.append(threading.get_ident())
+            self.closed.append(threading.current_thread())  # idents are used again
             raise OSError("a fault in closing")
 
     executor = Closing()
