@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from django.conf import global_settings, settings
+from django.conf import UserSettingsHolder, global_settings, settings
 from django.core.signals import setting_changed
 
 SQLITE_BACKEND = "django_localqueue.backends.sqlite.SQLiteQueue"
@@ -181,7 +181,7 @@ def location_for(queue: QueueSettings) -> Any:
         if queue.backend == RQLITE_BACKEND:
             return queue.test_location
         return _of_this_test_process(queue.test_location)
-    if queue.backend in OPTIONS_OF_BACKEND and not _overrides:
+    if queue.backend in OPTIONS_OF_BACKEND and not _is_overridden():
         return IN_MEMORY
     return queue.location
 
@@ -423,15 +423,19 @@ def _wrong_type(what: str, value: Any, wanted: str) -> Problem:
     return Problem("E006", f"{what} is {value!r}.", f"It must be {wanted}.")
 
 
-_overrides = 0
+def _is_overridden() -> bool:
+    """Whether a test has LOCALQUEUE overridden, as ``override_settings`` does it."""
+    holder: Any = vars(settings)["_wrapped"]
+    while isinstance(holder, UserSettingsHolder) and holder.default_settings is not global_settings:
+        if "LOCALQUEUE" in vars(holder):
+            return True
+        holder = holder.default_settings
+    return False
 
 
-def _follow(*, setting: str, enter: bool = True, **_: Any) -> None:
-    global _overrides
+def _follow(*, setting: str, **_: Any) -> None:
     if setting in ("LOCALQUEUE", "BASE_DIR"):
         queue_settings.cache_clear()
-    if setting == "LOCALQUEUE":
-        _overrides = max(0, _overrides + (1 if enter else -1))
 
 
 setting_changed.connect(_follow, dispatch_uid="django_localqueue.conf")

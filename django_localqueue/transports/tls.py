@@ -87,6 +87,6 @@ def tls_text(error: ssl.SSLError) -> str:
     reason = (error.reason or "handshake failed").replace("_", " ").lower()
     if error.reason == "WRONG_VERSION_NUMBER":
         return f"TLS: {reason}; this port may speak plain http"
-    if error.reason and "ALERT" in error.reason:
+    if not error.reason or "ALERT" in error.reason:
         return f"TLS: {reason}; the node may want a client certificate ('cert', 'key')"
     return f"TLS: {reason}"
