@@ -135,7 +135,7 @@ class Database:
 
     def _cursor(self, sql: str, parameters: Any) -> sqlite3.Cursor:
         try:
-            return self._connection.execute(sql, parameters)
+            return self._connection.execute(sql, _by_number(sql, parameters))
         except sqlite3.ProgrammingError as error:
             match = _BINDINGS.search(str(error))
             if match is None:
@@ -219,3 +219,11 @@ def _gives_rows(sql: str, options: dict[str, bool]) -> bool:
         return False
     changes = sql.split(None, 1)[0].upper() in ("UPDATE", "DELETE")
     return not (changes and _TIME_FUNCTION.search(sql))
+
+
+def _by_number(sql: str, parameters: Any) -> Any:
+    """Return what binds ``?1`` and so on, for which Python 3.12 wants names and no sequence."""
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", sql)]
+    if isinstance(parameters, dict) or not numbers or len(parameters) < max(numbers):
+        return parameters
+    return {str(number): value for number, value in enumerate(parameters, 1)}

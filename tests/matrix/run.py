@@ -29,6 +29,10 @@ DJANGO = {"5.2": (3, 11), "6.0": (3, 12), "6.1": (3, 12)}  # and the oldest Pyth
 BACKPORT = "django-tasks"  # for Django 5.2 alone
 # Of the extra "dev", what the suite doesn't need over the wheel.
 NOT_FOR_TESTS = (BACKPORT, "django-stubs", "import-linter", "maturin", "mypy", "playwright", "ruff")
+NOT_OF_DJANGO = (
+    *("tests/contract", "tests/chaos", "tests/rqlite"),
+    *("tests/unit/test_transport", "tests/unit/test_rqlite_queue"),
+)
 NEVER_COPIED = shutil.ignore_patterns(
     ".*", "django_localqueue", "target", "dist", "__pycache__", "output", "localqueue"
 )
@@ -152,8 +156,8 @@ def run_matrix(score: Score) -> None:
             continue
         for django in wanted:
             if score.step(f"Django {django} on Python {name}", install_django, home, django):
-                # The contract of the queues doesn't meet Django: once on each Python is enough,
-                # and what is slow once at all, on the newest.
+                # What doesn't meet Django runs once on each Python, and what is slow once at all,
+                # on the newest.
                 contract = django == wanted[-1] and version != sys.version_info[:2]
                 slow = contract and version == max(found)
                 score.add(*run_suite(home, contract, slow))
@@ -201,7 +205,7 @@ def run_suite(home: Path, contract: bool, slow: bool) -> tuple[int, int]:
         *(str(home / "bin" / "python"), "-m", "pytest", "--quiet", "--numprocesses", "2"),
         *("-m", "not browser" if slow else "not browser and not slow"),
         *("--ignore", "tests/browser"),
-        *(() if contract else ("--ignore", "tests/contract")),
+        *(() if contract else [part for path in NOT_OF_DJANGO for part in ("--ignore", path)]),
     ]
     process = subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
