@@ -50,7 +50,7 @@ class Database:
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run a statement directly, as a test sees the database."""
         with self.lock:
-            return self._connection.execute(sql, parameters).fetchall()
+            return self._connection.execute(*_by_number(sql, parameters)).fetchall()
 
     def query(self, body: Sequence[Any], **options: bool) -> list[Slot]:
         with self.lock:
@@ -135,7 +135,7 @@ class Database:
 
     def _cursor(self, sql: str, parameters: Any) -> sqlite3.Cursor:
         try:
-            return self._connection.execute(sql, _by_number(sql, parameters))
+            return self._connection.execute(*_by_number(sql, parameters))
         except sqlite3.ProgrammingError as error:
             match = _BINDINGS.search(str(error))
             if match is None:
@@ -221,9 +221,24 @@ def _gives_rows(sql: str, options: dict[str, bool]) -> bool:
     return not (changes and _TIME_FUNCTION.search(sql))
 
 
-def _by_number(sql: str, parameters: Any) -> Any:
-    """Return what binds ``?1`` and so on, for which Python 3.12 wants names and no sequence."""
-    numbers = [int(number) for number in re.findall(r"\?(\d+)", sql)]
-    if isinstance(parameters, dict) or not numbers or len(parameters) < max(numbers):
-        return parameters
-    return {str(number): value for number, value in enumerate(parameters, 1)}
+def _by_number(sql: str, parameters: Any) -> tuple[str, Any]:
+    """Bind ``?1`` and so on by name: from Python 3.12 on a sequence won't do for them.
+
+    A bare ``?`` beside them gets the next number, as SQLite counts.
+    """
+    if isinstance(parameters, dict) or not re.search(r"\?\d", sql):
+        return sql, parameters
+    highest = 0
+
+    def numbered(token: re.Match[str]) -> str:
+        nonlocal highest
+        if token[0].startswith("'"):
+            return token[0]
+        number = int(token[1] or highest + 1)
+        highest = max(highest, number)
+        return f"?{number}"
+
+    rewritten = re.sub(r"'(?:[^']|'')*'|\?(\d*)", numbered, sql)
+    if len(parameters) < highest:
+        return sql, parameters
+    return rewritten, {str(number): value for number, value in enumerate(parameters, 1)}
