@@ -236,9 +236,9 @@ def _by_number(sql: str, parameters: Any) -> tuple[str, Any]:
             return token[0]
         number = int(token[1] or highest + 1)
         highest = max(highest, number)
-        return f"?{number}"
+        return f":p{number}"
 
     rewritten = re.sub(r"'(?:[^']|'')*'|\?(\d*)", numbered, sql)
     if len(parameters) < highest:
         return sql, parameters
-    return rewritten, {str(number): value for number, value in enumerate(parameters, 1)}
+    return rewritten, {f"p{number}": value for number, value in enumerate(parameters, 1)}
