@@ -110,7 +110,8 @@ def test_a_test_run_without_test_location_never_touches_the_cluster(
     monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster
 ) -> None:
     with on_rqlite(cluster.urls, OPTIONS={"timeouts": {"total": 5}, "lease_seconds": 30}):
-        monkeypatch.setattr(conf, "_overrides", 0)  # as if the project's settings said so
+        # As if the settings of the project said so, and not a test.
+        monkeypatch.setattr(conf, "_is_overridden", lambda: False)
         queue = queues["default"]
         queue.put(1)
         assert isinstance(queue, SQLiteQueue)
