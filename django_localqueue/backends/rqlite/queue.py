@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from django_localqueue.backends.arguments import Message, Settlement, microseconds
 from django_localqueue.backends.base import BaseQueue
+from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.rqlite import changes, listing, records, repairs, statements, stores
 from django_localqueue.backends.rqlite.adopt import Adopted, adopt
 from django_localqueue.backends.rqlite.claims import Claim
@@ -224,7 +225,7 @@ class RqliteQueue(BaseQueue):
                 )
         return Exchange(
             [
-                None if verdict is None else records.lost_lease(item.job, verdict)
+                None if verdict is None else lost_lease(item.job, verdict)
                 for item, verdict in zip(settlements, verdicts, strict=True)
             ],
             jobs,
@@ -277,7 +278,7 @@ class RqliteQueue(BaseQueue):
         )
         end, cancel, loss = results[1].rows[0]
         if loss is not None:
-            raise records.lost_lease(job, loss)
+            raise lost_lease(job, loss)
         job.lease_expires_at = now + end - boot
         return not cancel
 

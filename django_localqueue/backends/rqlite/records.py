@@ -13,8 +13,6 @@ from django_localqueue.backends.arguments import HEADERS, Message, Settlement
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.exceptions import (
     InvalidInput,
-    LeaseExpired,
-    LeaseLoss,
     StoreCorrupt,
     UndecodablePayload,
 )
@@ -263,19 +261,3 @@ def with_history(record: JobRecord, attempts: list[Attempt]) -> JobRecord:
             Attempt(record.attempts, record.worker or "", started, record.finished_at, "ack"),
         ]
     return replace(record, error=error, history=tuple(attempts))
-
-
-_LOSSES: dict[str, str] = {
-    "expired": "its lease ran out: the job runs again, or will",
-    "settled": "it was already acked, nacked, failed or released",
-    "unknown": "no job has this receipt; it was purged, or is of another store",
-}
-
-
-def lost_lease(job: Job, loss: str) -> LeaseExpired:
-    """Return the exception for a receipt that is not live."""
-    return LeaseExpired(
-        f"The receipt of the job {job.id} is not live any more: {_LOSSES[loss]}. Nothing was"
-        " changed.",
-        cast("LeaseLoss", loss),
-    )

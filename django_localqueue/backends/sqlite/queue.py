@@ -18,11 +18,11 @@ from django_localqueue.backends.arguments import (
     seconds,
 )
 from django_localqueue.backends.base import BaseQueue
+from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.sqlite import stores
 from django_localqueue.backends.sqlite.records import (
     NativeSettlement,
     job_record,
-    lost_lease,
     native_filter,
     native_settlement,
     undecodable,

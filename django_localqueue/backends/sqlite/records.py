@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from django_localqueue.backends.arguments import HEADERS, Settlement
-from django_localqueue.exceptions import LeaseExpired, LeaseLoss, UndecodablePayload
-from django_localqueue.types import STATES, Attempt, ErrorRecord, Job, JobFilter, JobRecord, Reason
+from django_localqueue.exceptions import UndecodablePayload
+from django_localqueue.types import STATES, Attempt, ErrorRecord, JobFilter, JobRecord, Reason
 
 if TYPE_CHECKING:
     from django_localqueue import _native
@@ -125,19 +125,3 @@ def undecodable(queue: str, delivery: _native.Delivery, error: Exception) -> Nat
         error = wrapped.with_traceback(error.__traceback__)
     record = native_error(ErrorRecord.of(error))
     return queue, delivery.id, delivery.receipt, "fail", 0, 0, None, record, "undecodable"
-
-
-_LOSSES: dict[str, str] = {
-    "expired": "its lease ran out: the job runs again, or will",
-    "settled": "it was already acked, nacked, failed or released",
-    "unknown": "no job has this receipt; it was purged, or is of another store",
-}
-
-
-def lost_lease(job: Job, loss: str) -> LeaseExpired:
-    """Return the exception for what the engine says of a receipt."""
-    return LeaseExpired(
-        f"The receipt of the job {job.id} is not live any more: {_LOSSES[loss]}. Nothing was"
-        " changed.",
-        cast("LeaseLoss", loss),
-    )
