@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.contestants import PAYLOAD
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DAY = 86_400_000_000
 
 _NUMBERS = """

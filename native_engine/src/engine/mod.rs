@@ -16,6 +16,7 @@ mod inspect;
 #[cfg_attr(target_os = "linux", path = "mapping_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "mapping_other.rs")]
 mod mapping;
+mod migrate;
 mod put;
 mod records;
 mod repair;

@@ -1,4 +1,4 @@
-//! The tables, and opening a file that has them.
+//! Opening a file that has the tables, or making it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,79 +8,14 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::clock::Clock;
 use super::error::{Error, Result};
+use super::migrate::{VERSION, migrate};
 use super::store::SLICE;
 
 /// Marks our files, so that no other database is taken for a queue ("DJLQ").
 const APPLICATION_ID: i64 = 0x444A_4C51;
-/// The schema below; a change adds a step to `migrate`.
-const VERSION: i64 = 1;
 
-/// Rows of `meta`.
-pub(super) const META_LAST_ID: i64 = 1;
-pub(super) const META_BOOT_ID: i64 = 2;
-
-/// One table is the whole state machine. `at` is the due time, lease end (boot
-/// clock) or finish time by state, and a waiting job's own time otherwise; `since`
-/// orders claims. Each index that a claim reads holds one state only, so that it reads
-/// the head and nothing else. A job that is claimed and acked stays in one index: the
-/// leases stand behind the latest acks, so an ack mostly changes one page of it.
-const SCHEMA: &str = "
-CREATE TABLE meta(key INTEGER PRIMARY KEY, value ANY) STRICT;
-CREATE TABLE queues(
-  id INTEGER PRIMARY KEY,
-  name TEXT NOT NULL UNIQUE,
-  paused INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE TABLE messages(
-  id INTEGER PRIMARY KEY,
-  queue INTEGER NOT NULL,
-  state INTEGER NOT NULL,
-  prio INTEGER NOT NULL,
-  since INTEGER NOT NULL,
-  at INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0,
-  receipt INTEGER,
-  verb INTEGER,
-  prev_receipt INTEGER,
-  prev_verb INTEGER,
-  max_retries INTEGER,
-  cancel INTEGER NOT NULL DEFAULT 0,
-  created INTEGER NOT NULL,
-  started INTEGER,
-  grp TEXT,
-  job_id TEXT,
-  task TEXT,
-  worker TEXT,
-  reason TEXT,
-  err_class TEXT,
-  err_message TEXT,
-  err_place TEXT,
-  headers BLOB,
-  result BLOB,
-  payload BLOB NOT NULL
-) STRICT;
-CREATE INDEX m_ready ON messages(queue, prio DESC, since) WHERE state = 0;
-CREATE INDEX m_due ON messages(queue, at) WHERE state = 1;
-CREATE INDEX m_blocked ON messages(queue, grp, id) WHERE state = 2;
-CREATE INDEX m_taken ON messages(queue, state DESC, at) WHERE state = 3 OR state = 4;
-CREATE INDEX m_failed ON messages(queue, at) WHERE state = 5;
-CREATE UNIQUE INDEX m_head ON messages(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3);
-CREATE UNIQUE INDEX m_job_id ON messages(queue, job_id) WHERE job_id IS NOT NULL;
-CREATE TABLE history(
-  message INTEGER NOT NULL,
-  n INTEGER NOT NULL,
-  attempt INTEGER NOT NULL,
-  worker TEXT NOT NULL,
-  started INTEGER NOT NULL,
-  ended INTEGER NOT NULL,
-  outcome TEXT NOT NULL,
-  err_class TEXT,
-  err_message TEXT,
-  err_place TEXT,
-  traceback TEXT,
-  PRIMARY KEY(message, n)
-) STRICT, WITHOUT ROWID;
-";
+/// The row of `meta` with the boot that leases are of; row 1 has the last id.
+const META_BOOT_ID: i64 = 2;
 
 /// Makes `folder` if its parent is there, so that a mistyped path is not made silently.
 pub(super) fn make_folder(folder: &Path) -> Result<()> {
@@ -225,13 +160,8 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
         return Ok(()); // opened without the write lock, which somebody may hold for long
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    if version == 0 {
-        transaction.execute_batch(SCHEMA)?;
-        transaction.execute("INSERT INTO meta VALUES (?1, 0)", [META_LAST_ID])?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    migrate(&transaction)?;
     // A lease is a time on the boot clock, which starts again with the machine.
     if !is_current(&transaction, &boot_id)? {
         transaction.execute("UPDATE messages SET at = 0 WHERE state = 3", [])?;

@@ -1,0 +1,94 @@
+//! The tables, as steps from one version of the schema to the next.
+//!
+//! A new file goes through all of them, so there is one way to come to a schema. A
+//! step only adds: columns by `ALTER TABLE … ADD COLUMN`, tables and partial indexes by
+//! `CREATE`, which an old file takes in place and an older process that still has it
+//! open doesn't notice.
+
+use rusqlite::Connection;
+
+/// The version that the steps lead to.
+pub(super) const VERSION: i64 = 2;
+
+/// Version 1. One table is the whole state machine. `at` is the due time, lease end (boot
+/// clock) or finish time by state, and a waiting job's own time otherwise; `since`
+/// orders claims. Each index that a claim reads holds one state only, so that it reads
+/// the head and nothing else. A job that is claimed and acked stays in one index: the
+/// leases stand behind the latest acks, so an ack mostly changes one page of it.
+const VERSION_1: &str = "
+CREATE TABLE meta(key INTEGER PRIMARY KEY, value ANY) STRICT;
+INSERT INTO meta VALUES (1, 0);
+CREATE TABLE queues(
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  paused INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE messages(
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  prio INTEGER NOT NULL,
+  since INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  receipt INTEGER,
+  verb INTEGER,
+  prev_receipt INTEGER,
+  prev_verb INTEGER,
+  max_retries INTEGER,
+  cancel INTEGER NOT NULL DEFAULT 0,
+  created INTEGER NOT NULL,
+  started INTEGER,
+  grp TEXT,
+  job_id TEXT,
+  task TEXT,
+  worker TEXT,
+  reason TEXT,
+  err_class TEXT,
+  err_message TEXT,
+  err_place TEXT,
+  headers BLOB,
+  result BLOB,
+  payload BLOB NOT NULL
+) STRICT;
+CREATE INDEX m_ready ON messages(queue, prio DESC, since) WHERE state = 0;
+CREATE INDEX m_due ON messages(queue, at) WHERE state = 1;
+CREATE INDEX m_blocked ON messages(queue, grp, id) WHERE state = 2;
+CREATE INDEX m_taken ON messages(queue, state DESC, at) WHERE state = 3 OR state = 4;
+CREATE INDEX m_failed ON messages(queue, at) WHERE state = 5;
+CREATE UNIQUE INDEX m_head ON messages(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3);
+CREATE UNIQUE INDEX m_job_id ON messages(queue, job_id) WHERE job_id IS NOT NULL;
+CREATE TABLE history(
+  message INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  started INTEGER NOT NULL,
+  ended INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  err_class TEXT,
+  err_message TEXT,
+  err_place TEXT,
+  traceback TEXT,
+  PRIMARY KEY(message, n)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Version 2, a part for each thing that it brings.
+const VERSION_2: &[&str] = &[];
+
+/// Brings the tables from whatever version they have to [`VERSION`].
+///
+/// The caller holds the write lock and commits; what fails leaves the file as it was.
+pub(super) fn migrate(db: &Connection) -> rusqlite::Result<()> {
+    let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let steps: [&[&str]; 2] = [&[VERSION_1], VERSION_2];
+    for (version, parts) in (1..).zip(steps) {
+        if found < version {
+            for part in parts {
+                db.execute_batch(part)?;
+            }
+        }
+    }
+    db.pragma_update(None, "user_version", VERSION)
+}
