@@ -85,9 +85,11 @@ impl Store {
         if copy(connection).is_err() {
             return; // another process is at it, or the disk is full
         }
+        failpoint!("checkpoint.copied");
         let Ok(_writer) = self.acquire(&way) else { return };
         let Ok(_process) = self.lock_processes(&way, Instant::now()) else { return };
         let _ = copy(connection);
+        failpoint!("checkpoint.ended");
     }
 }
 

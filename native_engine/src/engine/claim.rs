@@ -101,6 +101,7 @@ fn promote(write: &mut Write, queue: i64) -> rusqlite::Result<()> {
             .db()
             .prepare_cached("UPDATE messages SET state = 0, since = max(since, at) WHERE id = ?1")?
             .execute([id])?;
+        failpoint!("claim.promoted");
     }
     Ok(())
 }
@@ -196,6 +197,7 @@ fn hand_out(
             worker,
             turn,
         ))?;
+    failpoint!("claim.handed_out");
     Ok(())
 }
 

@@ -76,6 +76,7 @@ impl Store {
                     .db()
                     .prepare_cached("UPDATE messages SET at = ?2 WHERE id = ?1")?
                     .execute((id, end))?;
+                failpoint!("extend.moved");
             }
             Ok((None, job.cancel_requested(), write.now + (end - write.boot)))
         })

@@ -32,6 +32,7 @@ pub fn before_fork() {
     for store in stores.iter().filter_map(Weak::upgrade).filter(|store| store.path.is_some()) {
         store.drop_connections();
     }
+    failpoint!("fork.closed");
     REGISTRY_HELD.set(Some(stores));
 }
 

@@ -47,6 +47,7 @@ pub(super) fn promote_next(
         .db()
         .prepare_cached("UPDATE messages SET state = ?2, since = ?3, at = ?4 WHERE id = ?1")?
         .execute((id, state as i64, since, at))?;
+    failpoint!("groups.promoted");
     write.ring = true;
     Ok(())
 }
@@ -99,5 +100,6 @@ pub(super) fn step_back(write: &Write, id: i64) -> rusqlite::Result<()> {
                at = iif(state = 0, 0, at) WHERE id = ?1",
         )?
         .execute([id])?;
+    failpoint!("groups.stepped_back");
     Ok(())
 }

@@ -4,6 +4,9 @@
 //! and `settle` (together the exchange), `repair` and `inspect`. The rules that
 //! they keep are in docs/guarantees.md, the reasons in docs/architecture.md.
 
+#[macro_use]
+mod failpoint;
+
 mod access;
 mod checkpoint;
 mod claim;

@@ -23,6 +23,7 @@ impl Store {
                        1 + (SELECT value FROM meta WHERE key = 1)) AS id)",
                 )?
                 .execute((queue, write.now, payload))?;
+            failpoint!("put.one");
             Ok(Some(write.db().last_insert_rowid()))
         })?;
         if let Some(id) = id {
@@ -99,6 +100,7 @@ fn put_message(
             message.headers,
             message.payload,
         ))?;
+    failpoint!("put.row");
     *last = id;
     write.ring |= state != State::Blocked;
     Ok(Put { id, created: true, state })

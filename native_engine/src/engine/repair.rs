@@ -241,6 +241,7 @@ fn retry(write: &mut Write, queue: i64, record: &Record) -> rusqlite::Result<()>
                reason = NULL WHERE id = ?1",
         )?
         .execute((record.id, state as i64, stamp, at))?;
+    failpoint!("repair.retried");
     write.ring = true;
     Ok(())
 }
@@ -262,6 +263,8 @@ fn remove(write: &mut Write, id: i64) -> rusqlite::Result<()> {
             .execute([id])?;
     }
     write.db().prepare_cached("DELETE FROM history WHERE message = ?1")?.execute([id])?;
+    failpoint!("repair.history_gone");
     write.db().prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([id])?;
+    failpoint!("repair.removed");
     Ok(())
 }

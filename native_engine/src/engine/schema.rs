@@ -76,6 +76,7 @@ pub(super) fn open_writer(path: &Path, clock: &Clock) -> Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     connection.busy_timeout(SLICE).map_err(sqlite)?;
     check_owner(&connection, path)?;
+    failpoint!("open.checked");
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
     if mode != "wal" {
@@ -86,6 +87,7 @@ pub(super) fn open_writer(path: &Path, clock: &Clock) -> Result<Connection> {
         )));
     }
     prepare(&mut connection, clock).map_err(sqlite)?;
+    failpoint!("open.prepared");
     if new && let Some(folder) = path.parent() {
         sync_folder(folder)?;
     }
@@ -162,11 +164,13 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     migrate(&transaction)?;
+    failpoint!("open.tables_made");
     // A lease is a time on the boot clock, which starts again with the machine.
     if !is_current(&transaction, &boot_id)? {
         transaction.execute("UPDATE messages SET at = 0 WHERE state = 3", [])?;
         transaction
             .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", (META_BOOT_ID, &boot_id))?;
+        failpoint!("open.boot_noted");
     }
     transaction.commit()
 }

@@ -144,6 +144,7 @@ fn ack(write: &mut Write, job: &Delivered, result: Option<&[u8]>) -> rusqlite::R
                err_message = NULL, err_place = NULL WHERE id = ?1",
         )?
         .execute((job.id, write.now, result))?;
+    failpoint!("settle.acked");
     leave_group(write, job)
 }
 
@@ -191,6 +192,7 @@ fn give_back(
              WHERE id = ?1",
         )?
         .execute((job.id, state as i64, since, at, verb as i64, attempts))?;
+    failpoint!("settle.given_back");
     if let Some(error) = error {
         note_error(write, job.id, error)?;
     }
@@ -220,6 +222,7 @@ pub(super) fn bury(
                attempts = attempts - ?5 WHERE id = ?1",
         )?
         .execute((job.id, write.now, verb as i64, reason, verb == Verb::Release))?;
+    failpoint!("settle.buried");
     if let Some(error) = error {
         note_error(write, job.id, error)?;
     }
@@ -262,6 +265,7 @@ fn remember(
             error.map(|error| &error.place),
             error.map(|error| &error.traceback),
         ))?;
+    failpoint!("settle.remembered");
     if n > HISTORY {
         db.prepare_cached("DELETE FROM history WHERE message = ?1 AND n <= ?2")?
             .execute((job.id, n - HISTORY))?;

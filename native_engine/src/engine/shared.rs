@@ -80,6 +80,7 @@ impl Shared {
     pub(super) fn wait_for_release(&self, seen: u32, at_most: Duration) {
         let words = self.words.get();
         words.lock_waiters.fetch_add(1, Ordering::SeqCst);
+        failpoint!("shared.waiting");
         mapping::wait(&words.released, seen, at_most, NonZeroU32::MAX);
         words.lock_waiters.fetch_sub(1, Ordering::SeqCst);
     }
@@ -89,6 +90,7 @@ impl Shared {
         let Some(file) = &self.lock_file else { return };
         // An unlock of a lock that is held can't fail; if it did, the next try would tell.
         let _ = fcntl_lock(file, FlockOperation::Unlock);
+        failpoint!("shared.unlocked");
         let words = self.words.get();
         words.released.fetch_add(1, Ordering::SeqCst);
         if words.lock_waiters.load(Ordering::SeqCst) > 0 {

@@ -148,7 +148,9 @@ impl Store {
     ) -> Result<T> {
         self.transact(patience, |write| {
             write.db().prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            failpoint!("transact.begun");
             let result = work(write)?;
+            failpoint!("transact.worked");
             write.db().prepare_cached("COMMIT")?.execute([])?;
             Ok(result)
         })
@@ -171,6 +173,7 @@ impl Store {
         let start = Instant::now();
         let mut held = self.acquire(patience)?;
         let process = self.lock_processes(patience, start)?;
+        failpoint!("transact.locked");
         if self.syncer.has_failed() {
             held.writer = None;
         }
@@ -206,13 +209,17 @@ impl Store {
         match outcome {
             Ok((value, ring, dirty)) => {
                 let number = dirty.then(|| self.syncer.committed());
+                failpoint!("transact.committed");
                 drop(process);
+                failpoint!("transact.unlocked");
                 drop(held);
                 if ring {
                     self.shared.ring();
+                    failpoint!("transact.rung");
                 }
                 if let Some(number) = number {
                     self.make_durable(number)?;
+                    failpoint!("transact.durable");
                     self.checkpoint_if_long();
                 }
                 Ok(value)
@@ -287,7 +294,9 @@ impl Store {
     pub fn vacuum(&self, patience: &dyn Patience) -> Result<()> {
         self.transact(patience, |write| {
             // Synced under the lock: the whole file goes through the log, and nobody should wait twice.
-            write.db().execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")
+            write.db().execute_batch("VACUUM")?;
+            failpoint!("vacuum.done");
+            write.db().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
         })
     }
 
@@ -347,6 +356,7 @@ impl Store {
             let mark = beside(path, "-unsynced");
             if mark.exists() || self.syncer.has_failed() {
                 checkpoint_whole(&db, path)?;
+                failpoint!("unsynced.checkpointed");
                 self.syncer.checkpointed();
                 // Left behind, it costs the next opening another checkpoint.
                 let _ = std::fs::remove_file(&mark);

@@ -103,7 +103,9 @@ impl Syncer {
             Some(log) => log,
             None => File::open(&self.wal)?,
         };
+        failpoint!("sync.opened");
         log.sync_data()?;
+        failpoint!("sync.synced");
         self.still_the_log(&log)?;
         Ok(log)
     }
