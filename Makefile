@@ -25,9 +25,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 DIR ?=
 SERVE ?= 1
 SECONDS ?= 600
+KILLS ?= 2000
 SEED ?=
 
-.PHONY: help setup build fmt lint stubs test test-rust test-python test-full demo bench chaos clean
+.PHONY: help setup build fmt lint stubs test test-rust test-python test-full demo bench chaos crash clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -93,6 +94,9 @@ bench: build ## Measure this queue beside its peers
 chaos: build ## Break a real rqlite cluster under load, then audit; SECONDS=, SEED=
 	$(BIN)/python -m tests.chaos --store queue --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.chaos --store transport --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+crash: build ## Kill the processes of an SQLite store at any moment, then audit; KILLS=, SEED=
+	$(BIN)/python -m tests.crash --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 clean: ## Remove what was built and installed here
 	rm -rf $(VENV) .tox .demo dist target tests/output $(MODULE)

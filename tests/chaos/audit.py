@@ -10,13 +10,29 @@ from typing import Any
 from tests.chaos.ledger import LOST, OK, REFUSED, UNKNOWN, WRONG, Call, History
 from tests.chaos.stores import LEASE_SECONDS, MAX_RETRIES, TIMEOUTS
 
-#: What the clocks of clients may differ by, in seconds: half a round trip each, on a busy machine.
-MARGIN = 0.4
-#: A verb may read the clock and make the tables first, each within the total timeout.
-LONGEST = 3 * TIMEOUTS.total + 5
-#: The only ways a healthy client may be refused.
-_REFUSALS = ("ClusterUnavailable:",)
 INFINITY = float("inf")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a run keeps: how its queue is set up, and how its clients may be treated.
+
+    ``margin`` is what the clocks of clients may differ by, ``longest`` how long a verb may take,
+    both in seconds; ``refusals`` begin the only errors that may refuse a good request.
+    """
+
+    lease_seconds: float
+    max_retries: int
+    margin: float
+    longest: float
+    refusals: tuple[str, ...]
+
+
+#: Half a round trip each, on a busy machine. A verb may read the clock and make the tables first,
+#: each within the total timeout.
+ON_A_CLUSTER = Rules(
+    LEASE_SECONDS, MAX_RETRIES, 0.4, 3 * TIMEOUTS.total + 5, ("ClusterUnavailable:",)
+)
 
 
 @dataclass
@@ -68,8 +84,16 @@ class Audit:
     """
 
     def __init__(
-        self, store: str, history: History, records: list[dict[str, Any]], stats: dict[str, int]
+        self,
+        store: str,
+        history: History,
+        records: list[dict[str, Any]],
+        stats: dict[str, int],
+        rules: Rules = ON_A_CLUSTER,
     ) -> None:
+        self._rules = rules
+        self._margin, self._lease = rules.margin, rules.lease_seconds
+        self._longest = rules.longest
         self.problems: list[str] = []
         self._history = history
         self._queue = store == "queue"
@@ -148,11 +172,11 @@ class Audit:
         for call in self._history.calls:
             if call.outcome == WRONG:
                 self._wrong("An exception that tells no outcome", call)
-            if call.outcome == REFUSED and not call.error.startswith(_REFUSALS):
+            if call.outcome == REFUSED and not call.error.startswith(self._rules.refusals):
                 self._wrong("A good request was refused", call)
             if call.outcome == UNKNOWN and call.error and not call.error.startswith("OutcomeUnk"):
                 self._wrong("An outcome is unknown for a reason that no fault explains", call)
-            if LONGEST < call.end - call.begin < INFINITY and not self._was_stopped(call):
+            if self._longest < call.end - call.begin < INFINITY and not self._was_stopped(call):
                 self._wrong(f"A call took {call.end - call.begin:.1f} seconds", call)
 
     def _was_stopped(self, call: Call) -> bool:
@@ -205,7 +229,7 @@ class Audit:
                 line.sort(key=lambda one: one.since)
                 last: Delivery | None = None
                 for one in line:
-                    if last is not None and one.since + MARGIN < min(_end(last), _end(one)):
+                    if last is not None and one.since + self._margin < min(_end(last), _end(one)):
                         self._wrong(f"Two live claims of the {name} {what} at one time", last, one)
                     if last is None or _end(one) > _end(last):
                         last = one
@@ -223,7 +247,7 @@ class Audit:
                 elders = [e for e in line if e.stored_by < begin]
                 for one in self._by_key.get(put.key, ()):
                     for elder in elders:
-                        if finished[elder.key] > one.since + MARGIN:
+                        if finished[elder.key] > one.since + self._margin:
                             self._wrong(
                                 f"In {group}, {put.key} was delivered before {elder.key} was done",
                                 *elder.calls, *self._by_key.get(elder.key, ()), *put.calls, one,
@@ -292,18 +316,24 @@ class Audit:
                 self._wrong("A lease that nobody settled is told to be settled", one)
             elif (
                 call.outcome == LOST
-                and call.end < one.ends - MARGIN
+                and call.end < one.ends - self._margin
                 and not any(earlier.outcome == UNKNOWN for earlier in before)
             ):
                 self._wrong("A lease was lost before its end", one)
             elif (
-                self._queue and call.outcome == OK and call.begin > one.ends + MARGIN and not before
+                self._queue
+                and call.outcome == OK
+                and call.begin > one.ends + self._margin
+                and not before
             ):
                 self._wrong("A lease held after its end", one)
         if self._queue:
-            begin, end = one.claim.begin + LEASE_SECONDS, one.claim.end + LEASE_SECONDS
+            begin, end = (
+                one.claim.begin + self._lease,
+                one.claim.end + self._lease,
+            )
             told = next(h["ends"] for h in one.claim.facts["held"] if h["receipt"] == one.receipt)
-            if not begin - MARGIN < told < end + MARGIN:
+            if not begin - self._margin < told < end + self._margin:
                 self._wrong(
                     f"A lease was told to end at {told:.3f},"
                     f" and should between {begin:.3f} and {end:.3f}",
@@ -315,10 +345,10 @@ class Audit:
             released = sum(
                 any(call.facts["verb"] == "release" for call in one.settles) for one in taken
             )
-            if len(taken) > MAX_RETRIES + 1 + released:
+            if len(taken) > self._rules.max_retries + 1 + released:
                 self._wrong(f"{key} was delivered {len(taken)} times", *taken)
             for record in self._records.get(key, ()):
-                if record["attempts"] > MAX_RETRIES + 1:
+                if record["attempts"] > self._rules.max_retries + 1:
                     self._wrong(f"{key} has too many attempts: {record}", *taken)
 
     def _stats_agree(self) -> None:

@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection
 
 from django_localqueue.types import Verb
 from tests.chaos.ledger import OK, UNKNOWN, Call, Ledger, true_time
-from tests.chaos.stores import LEASE_SECONDS, STORES, Held, Message, Store
+from tests.chaos.stores import STORES, Held, Message, Store
 
 GROUPS = 6
 JUMP_AFTER = 10.0
@@ -33,6 +33,9 @@ ENDS = {"ack": 60, "nack": 10, "fail": 4, "release": 6, "lapse": 6, "late": 3, "
 
 class Client:
     """What producers and workers have in common."""
+
+    #: Seconds that it rests between two calls, at least and at most.
+    pace = (0.0, 0.05)
 
     def __init__(self, store: Store, ledger: Ledger, folder: Path, rng: random.Random) -> None:
         self.store = store
@@ -49,6 +52,8 @@ class Client:
 class Producer(Client):
     """Puts, one and several, plain and in groups, with ids of its own and without."""
 
+    pace = (0.02, 0.12)
+
     def run(self) -> None:
         made = 0
         while not self.told("quiet") and not self.told("stop"):
@@ -64,7 +69,7 @@ class Producer(Client):
             for _ in range(2):
                 if call.outcome == UNKNOWN and all(one.id is not None for one in messages):
                     call = self._put(messages)
-            time.sleep(self.rng.uniform(0.02, 0.12))
+            time.sleep(self.rng.uniform(*self.pace))
 
     def _message(self, key: str) -> Message:
         rng = self.rng
@@ -106,7 +111,7 @@ class Worker(Client):
                 late.remove(each)
                 self._settle(each, "ack")
             for each in held:
-                time.sleep(self.rng.uniform(0, 0.05))
+                time.sleep(self.rng.uniform(*self.pace))
                 way = "ack" if self.told("drain") else self._way()
                 if way == "extend":
                     self._extend(each)
@@ -159,13 +164,13 @@ class Worker(Client):
 
     def _extend(self, held: Held) -> None:
         def act() -> dict[str, Any]:
-            self.store.extend(held, LEASE_SECONDS)
+            self.store.extend(held, self.store.lease_seconds)
             return {}
 
         begin = true_time()
         call = self.ledger.call("extend", held.facts(), act)
         if call.outcome == OK:
-            held.ends = max(held.ends, begin + LEASE_SECONDS)
+            held.ends = max(held.ends, begin + self.store.lease_seconds)
 
 
 def shift_clocks(shift: float, jump: float) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.rqlite import RqliteQueue
 from django_localqueue.transports import AsyncRqliteTransport, RqliteTransport, Timeouts
 from django_localqueue.transports.messages import Lease
@@ -53,6 +54,7 @@ class Store(Protocol):
     """What the clients do to a queue."""
 
     verbs: Sequence[Verb]
+    lease_seconds: float
 
     def put(self, messages: list[Message]) -> None: ...
     def take(self, worker: str, want: int) -> list[Held]: ...
@@ -68,14 +70,23 @@ class Store(Protocol):
 
 
 class QueueStore:
-    """``RqliteQueue``."""
+    """A queue with all the verbs of the contract."""
 
     verbs: Sequence[Verb] = ("ack", "nack", "fail", "release")
 
-    def __init__(self, urls: list[str]) -> None:
-        self._queue = RqliteQueue(
-            urls, "chaos", lease_seconds=LEASE_SECONDS, max_retries=MAX_RETRIES, timeouts=TIMEOUTS
-        )
+    def __init__(self, queue: BaseQueue) -> None:
+        self._queue = queue
+        self.lease_seconds = queue.lease_seconds
+
+    @classmethod
+    def on_rqlite(cls, urls: list[str]) -> QueueStore:
+        """Return the store on the cluster at these addresses."""
+        return cls(
+            RqliteQueue(
+                urls, "chaos", lease_seconds=LEASE_SECONDS, max_retries=MAX_RETRIES,
+                timeouts=TIMEOUTS,
+            )
+        )  # fmt: skip
 
     def put(self, messages: list[Message]) -> None:
         self._queue.put_many(
@@ -146,6 +157,7 @@ class TransportStore:
     """``RqliteTransport``: an ack removes the message, and nothing ends one but an ack."""
 
     verbs: Sequence[Verb] = ("ack", "nack")
+    lease_seconds = LEASE_SECONDS
 
     def __init__(self, urls: list[str]) -> None:
         self._transport: Any = RqliteTransport.from_url(urls, timeouts=TIMEOUTS, wait=60)
@@ -217,8 +229,8 @@ class Awaited:
         self._loop.close()
 
 
-STORES: dict[str, type[QueueStore] | type[TransportStore]] = {
-    "queue": QueueStore,
+STORES: dict[str, Callable[[list[str]], Store]] = {
+    "queue": QueueStore.on_rqlite,
     "transport": TransportStore,
     "async": AsyncTransportStore,
 }

@@ -30,7 +30,7 @@ BACKPORT = "django-tasks"  # for Django 5.2 alone
 # Of the extra "dev", what the suite doesn't need over the wheel.
 NOT_FOR_TESTS = (BACKPORT, "django-stubs", "import-linter", "maturin", "mypy", "playwright", "ruff")
 NOT_OF_DJANGO = (
-    *("tests/contract", "tests/chaos", "tests/rqlite"),
+    *("tests/contract", "tests/chaos", "tests/crash", "tests/rqlite"),
     *("tests/unit/test_transport", "tests/unit/test_rqlite_queue"),
 )
 NEVER_COPIED = shutil.ignore_patterns(

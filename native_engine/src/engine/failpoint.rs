@@ -37,12 +37,19 @@ mod armed {
         }
     }
 
+    /// What is armed; asked again until something is, for a forked child may be armed after its parent
+    /// came here.
     fn list() -> &'static [Armed] {
         static LIST: OnceLock<Vec<Armed>> = OnceLock::new();
-        LIST.get_or_init(|| {
-            let text = std::env::var("LOCALQUEUE_FAILPOINTS").unwrap_or_default();
-            text.split(',').filter(|part| !part.is_empty()).map(parse).collect()
-        })
+        if let Some(list) = LIST.get() {
+            return list;
+        }
+        match std::env::var("LOCALQUEUE_FAILPOINTS") {
+            Ok(text) if !text.is_empty() => {
+                LIST.get_or_init(|| text.split(',').map(parse).collect())
+            }
+            _ => &[],
+        }
     }
 
     fn parse(part: &str) -> Armed {
