@@ -242,7 +242,7 @@ class BaseQueue(InspectableQueue):
             NotStored: the store could not be written; nothing was settled.
             StoredNotSynced: done, but a power cut may undo it.
         """
-        settlements = [self._settlement(item) for item in settled]
+        items = [self._settlement(item) for item in settled]
         whole(want, "want", 0, MAX_BATCH)
         if min_priority is not None:
             whole(min_priority, "min_priority", -100, 100)
@@ -257,8 +257,9 @@ class BaseQueue(InspectableQueue):
                     f"The queue {queue.name!r} is in another store than {self.name!r};"
                     " one exchange serves the queues of one store."
                 )
-        return self._exchange(
-            settlements,
+        strangers = [item for item in items if isinstance(item, LeaseExpired)]
+        done = self._exchange(
+            [item for item in items if isinstance(item, Settlement)],
             want,
             queues,
             round_robin=round_robin,
@@ -268,6 +269,11 @@ class BaseQueue(InspectableQueue):
             lease_seconds=lease_seconds,
             worker=text(worker, "worker", empty=True),
         )
+        if not strangers:
+            return done
+        own = iter(done.results)
+        results = [item if isinstance(item, LeaseExpired) else next(own) for item in items]
+        return Exchange(results, done.jobs)
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -394,7 +400,7 @@ class BaseQueue(InspectableQueue):
                 raise type(error)(where + str(error)) from None
             raise
 
-    def _settlement(self, settle: Settle) -> Settlement:
+    def _settlement(self, settle: Settle) -> Settlement | LeaseExpired:
         job = settle.job
         if not isinstance(job, Job):
             raise InvalidInput(
@@ -402,7 +408,7 @@ class BaseQueue(InspectableQueue):
                 " receipt gives the right to settle it."
             )
         if job.queue.store_key != self.store_key:
-            raise LeaseExpired(f"The job {job.id} was not claimed from this store.", "unknown")
+            return LeaseExpired(f"The job {job.id} was not claimed from this store.", "unknown")
         result = None
         if settle.verb == "ack" and settle.result is not None:
             result = job.queue.serializer.dumps(settle.result)

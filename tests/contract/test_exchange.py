@@ -58,6 +58,19 @@ class TestSettling:
         assert reason(results[0]) == "unknown"
         queue.ack(job)
 
+    def test_a_job_of_another_store_is_a_result_and_the_rest_is_done(
+        self, queue: BaseQueue, backend: Backend
+    ) -> None:
+        queue.put(1)
+        own = queue.get_nowait()
+        elsewhere = backend.open_elsewhere()
+        elsewhere.put(2)
+        strange = elsewhere.get_nowait()
+        results = queue.exchange([Settle(strange, "ack"), Settle(own, "ack")], 0).results
+        assert reason(results[0]) == "unknown"
+        assert results[1] is None
+        elsewhere.ack(strange)
+
     def test_the_same_job_twice_is_settled_by_the_first(self, queue: BaseQueue) -> None:
         queue.put(1)
         job = queue.get_nowait()
