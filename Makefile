@@ -24,6 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 DIR ?=
 SERVE ?= 1
+STORE ?= sqlite
 SECONDS ?= 600
 KILLS ?= 2000
 SEED ?=
@@ -85,8 +86,8 @@ test: lint stubs test-rust test-python ## Build, lint, types, and all tests on t
 test-full: build ## The matrix of Django and Python versions, the wheel without Rust, the sdist
 	$(BIN)/python tests/matrix/run.py
 
-demo: build ## Index the files of DIR=, then serve the site; SERVE=0 ends after the summary
-	@$(BIN)/python -m testproject.demo $(if $(DIR),--dir "$(DIR)") --serve "$(SERVE)"
+demo: build ## Index the files of DIR=, then serve the site; SERVE=0 ends before, STORE=rqlite: a cluster
+	@$(BIN)/python -m testproject.demo $(if $(DIR),--dir "$(DIR)") --serve "$(SERVE)" --store "$(STORE)"
 
 bench: build ## Measure this queue beside its peers
 	$(BIN)/python -m benchmarks

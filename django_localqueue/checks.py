@@ -19,8 +19,9 @@ from django_localqueue import conf
 from django_localqueue.backends.arguments import seconds, whole
 from django_localqueue.backends.rqlite import RqliteQueue
 from django_localqueue.backends.sqlite import SQLiteQueue
-from django_localqueue.exceptions import InvalidInput
+from django_localqueue.exceptions import InvalidInput, LocalQueueError
 from django_localqueue.queues import arguments, backend_class
+from django_localqueue.transports.errors import AccessRefused, MissingExtra, NotRqlite, TlsFailed
 
 TAG = "localqueue"
 FILES_TAG = "localqueue_files"
@@ -108,11 +109,16 @@ def check_worker(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 
 @register(TAG)
 def check_options_without_effect(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
-    """Options that this version takes and doesn't act on (W009)."""
+    """Options that this version, or this queue's backend, takes and doesn't act on (W009)."""
     return [
         Warning(
-            f"LOCALQUEUE[{queue.alias!r}]['OPTIONS']['{key}'] has no effect in this version.",
-            hint="Leave it out, or silence this check to keep it for a later version.",
+            f"LOCALQUEUE[{queue.alias!r}]['OPTIONS']['{key}'] has no effect"
+            + (
+                " in this version."
+                if key in conf.OPTIONS_WITHOUT_EFFECT
+                else f" on {queue.backend.rpartition('.')[2]}."
+            ),
+            hint="Leave it out, or silence this check to keep it.",
             id="django_localqueue.W009",
         )
         for queue in _all()
@@ -288,7 +294,7 @@ def check_deployment(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 
 @register(TAG, deploy=True)
 def check_nodes(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
-    """Nodes of an rqlite cluster that don't answer (W011)."""
+    """Nodes of an rqlite cluster that don't answer, or not as they should (W011)."""
     messages: list[CheckMessage] = []
     seen: set[str] = set()
     for queue in _all():
@@ -298,17 +304,38 @@ def check_nodes(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
             opened = RqliteQueue(queue.location, queue.name, **arguments(queue))
         except (InvalidInput, ImproperlyConfigured):
             continue  # E006 and E008 say so
-        for node, reason in () if opened.store_key in seen else opened.unreachable().items():
+        for node, error in () if opened.store_key in seen else opened.unreachable().items():
             messages.append(
                 Warning(
-                    f"LOCALQUEUE[{queue.alias!r}]['LOCATION']: a node doesn't answer. {reason}",
-                    hint=f"Start rqlited at {node}, open its port to this machine, or take it out"
-                    " of LOCATION. The queue works as long as more than half of the nodes do.",
+                    f"LOCALQUEUE[{queue.alias!r}]['LOCATION']: a node can't be used. {error}",
+                    hint=_node_mend(node, error),
                     id="django_localqueue.W011",
                 )
             )
         seen.add(opened.store_key)
     return messages
+
+
+def _node_mend(node: str, error: LocalQueueError) -> str:
+    match error:
+        case MissingExtra():
+            return "Install it: pip install 'django-localqueue[rqlite]'."
+        case AccessRefused():
+            return (
+                "Correct OPTIONS['auth'], or give that user the permissions 'execute' and 'query'"
+                f" in the -auth file of rqlited at {node}."
+            )
+        case TlsFailed():
+            return (
+                "Correct OPTIONS['tls'] ('ca', 'cert', 'key'), or the certificate of rqlited at"
+                f" {node}."
+            )
+        case NotRqlite():
+            return f"Give the node's HTTP port (-http-adv-addr of rqlited) in place of {node}."
+    return (
+        f"Start rqlited at {node}, open its port to this machine, or take it out of LOCATION. The"
+        " queue works as long as more than half of the nodes do."
+    )
 
 
 def _all() -> list[conf.QueueSettings]:

@@ -34,13 +34,19 @@ OPTIONS = (
     "retention_seconds",
     "max_payload_bytes",
     "serializer",
+    "auth",
+    "tls",
+    "timeouts",
 )
-#: Options that are accepted and have no effect in this version, with the types they take.
-OPTIONS_WITHOUT_EFFECT: dict[str, tuple[type, ...]] = {
+#: Options that are accepted and have no effect in this version.
+OPTIONS_WITHOUT_EFFECT = ("max_running", "rate")
+#: The types of options that are looked at here, since a message must not show the value, or
+#: since no backend looks at it.
+OPTION_TYPES: dict[str, tuple[type, ...]] = {
     "max_running": (int,),
     "rate": (str, int, float),
     "auth": (str, list, tuple),
-    "tls": (bool, dict),
+    "tls": (dict,),
     "timeouts": (int, float, dict),
 }
 #: Options that one backend takes and others don't act on.
@@ -48,6 +54,8 @@ OPTIONS_OF_BACKEND: dict[str, tuple[str, ...]] = {
     SQLITE_BACKEND: ("durability",),
     RQLITE_BACKEND: ("auth", "tls", "timeouts"),
 }
+#: Options of a store, whichever alias gives them: the others of one LOCATION take them too.
+STORE_OPTIONS = ("durability", "auth", "tls", "timeouts")
 #: Values that no message may show.
 SECRET_OPTIONS = ("auth",)
 
@@ -128,7 +136,7 @@ def queue_settings() -> dict[str, QueueSettings]:
         str(alias): default if alias == "default" else _parse(alias, entry, default)
         for alias, entry in raw.items()
     }
-    return _with_one_durability_a_store(parsed)
+    return _with_the_options_of_their_stores(parsed)
 
 
 def worker() -> WorkerSettings:
@@ -265,7 +273,7 @@ def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSet
         options = {}
     known_options = (*OPTIONS, *OPTIONS_WITHOUT_EFFECT)
     problems += _unknown(f"{where}['OPTIONS']", options, known_options)
-    for key, types in OPTIONS_WITHOUT_EFFECT.items():
+    for key, types in OPTION_TYPES.items():
         if key in options and not _is_a(options[key], types):
             given = options[key]
             if key in SECRET_OPTIONS and not isinstance(given, int):
@@ -317,35 +325,53 @@ def _has_effect(option: str, backend: str) -> bool:
     return option in OPTIONS
 
 
-def _with_one_durability_a_store(parsed: dict[str, QueueSettings]) -> dict[str, QueueSettings]:
-    """Give aliases of one store the durability that one of them asks for; two may not differ."""
-    asked: dict[str, QueueSettings] = {}
+def _with_the_options_of_their_stores(
+    parsed: dict[str, QueueSettings],
+) -> dict[str, QueueSettings]:
+    """Give aliases of one store the options of it that one asks for; two may not differ."""
     result = dict(parsed)
-    for alias, queue in parsed.items():
-        if "durability" not in queue.options or queue.location == IN_MEMORY:
-            continue
-        first = asked.setdefault(store_key(queue.location), queue)
-        if first.options["durability"] != queue.options["durability"]:
-            problem = Problem(
-                "E003",
-                f"LOCALQUEUE[{alias!r}] and LOCALQUEUE[{first.alias!r}] share the LOCATION"
-                f" {str(queue.location)!r} and ask for different durability.",
-                "A store has one durability: give both the same, or another LOCATION to one.",
-            )
-            result[alias] = replace(queue, problems=(*queue.problems, problem))
-    for alias, queue in result.items():
-        first_asked = asked.get(store_key(queue.location))
-        if first_asked is not None and "durability" not in queue.options:
-            options = {**queue.options, "durability": first_asked.options["durability"]}
-            result[alias] = replace(queue, options=options)
+    for option in STORE_OPTIONS:
+        asked: dict[str, QueueSettings] = {}
+        for alias, queue in result.items():
+            if option not in queue.options or queue.location == IN_MEMORY:
+                continue
+            first = asked.setdefault(store_key(queue.location), queue)
+            if first.options[option] != queue.options[option]:
+                # URLs may hold a password.
+                shown = f" {str(queue.location)!r}" if queue.backend == SQLITE_BACKEND else ""
+                problem = Problem(
+                    "E003",
+                    f"LOCALQUEUE[{alias!r}] and LOCALQUEUE[{first.alias!r}] share the"
+                    f" LOCATION{shown} and ask for different {option}.",
+                    f"A store has one {option}: give both the same, or another LOCATION to one.",
+                )
+                result[alias] = replace(queue, problems=(*queue.problems, problem))
+        for alias, queue in result.items():
+            found = asked.get(store_key(queue.location))
+            if found is not None and option not in queue.options:
+                options = {**queue.options, option: found.options[option]}
+                result[alias] = replace(queue, options=options)
     return result
 
 
 def store_key(location: Any) -> str:
-    """Return what is equal for locations that are one store."""
+    """Return what is equal for locations that are one store, without a login in URLs."""
+    if isinstance(location, (list, tuple)):
+        return " ".join(sorted(_without_login(str(url)) for url in location))
+    if isinstance(location, str) and _is_url(location):
+        return _without_login(location)
     if isinstance(location, (str, os.PathLike)) and location != IN_MEMORY:
         return os.path.realpath(os.fspath(location))
     return repr(location)
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _without_login(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    return scheme + mark + rest.rpartition("@")[2].rstrip("/")
 
 
 def _default_location() -> Path | None:

@@ -1,4 +1,4 @@
-"""The demo: ``python -m testproject.demo [--dir DIR] [--serve 0]``, or ``make demo``.
+"""The demo: ``make demo``, or ``python -m testproject.demo`` with ``--help`` for its options.
 
 Every file under a folder becomes a job; worker processes read and index the files until
 the queue is empty; broken files end as dead letters. Then the site is served with a worker
@@ -7,6 +7,9 @@ beside it, so that a retry in the console runs.
 Each run starts with an empty queue: jobs and dead letters of the run before are removed.
 The catalogue stays and is read anew; files that are no longer there leave it. A second demo
 on the same state folder is refused while the first, or a worker of its, lives.
+
+With ``--store rqlite`` the queue is on three rqlite nodes, which are started for the run and
+end with it. Kill one and look: the jobs go on.
 """
 
 from __future__ import annotations
@@ -23,11 +26,14 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testproject.nodes import COUNT, Nodes, find_rqlited
 from testproject.processes import INTERRUPTS, DemoError, Lock, Workers
 from testproject.progress import Counts, Progress
+from testproject.state import BASE_DIR, STATE
 
 if TYPE_CHECKING:
     from django_localqueue import JobRecord
@@ -66,6 +72,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m testproject.demo", description=__doc__)
     parser.add_argument("--dir", default="", help="the folder; default: the standard library's")
     parser.add_argument("--serve", default="1", help="0: end after the summary")
+    parser.add_argument("--store", default="sqlite", choices=["sqlite", "rqlite"])
     parser.add_argument("--processes", type=int, default=2, help="worker processes")
     parser.add_argument("--threads", type=int, default=2, help="threads of each")
     options = parser.parse_args(argv)
@@ -82,21 +89,31 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     import django
-    from django.conf import settings
 
-    with Lock(settings.STATE) as lock, Workers(settings.BASE_DIR, settings.STATE, lock) as workers:
-        shutil.rmtree(settings.STATE / "queue", ignore_errors=True)
+    os.environ.pop("DEMO_RQLITE", None)
+    program = find_rqlited() if options.store == "rqlite" else None
+    with ExitStack() as stack:
+        lock = stack.enter_context(Lock(STATE))
+        shutil.rmtree(STATE / "queue", ignore_errors=True)
+        nodes = None
+        if program is not None:
+            nodes = stack.enter_context(Nodes(program, STATE, lock))
+            os.environ["DEMO_RQLITE"] = ",".join(nodes.urls)
+            print(f"The queue is on three rqlite nodes: {', '.join(nodes.urls)}", flush=True)
+        workers = stack.enter_context(Workers(BASE_DIR, STATE, lock))
         django.setup()
-        from django_localqueue import queues
+        from django_localqueue import LocalQueueError, queues
 
         try:
             password = _prepare()
             started = time.monotonic()
-            files = _enqueue(options.folder, options.standard, settings.STATE)
-            counts = _work(workers, options.processes, options.threads)
+            files = _enqueue(options.folder, options.standard, STATE)
+            counts = _work(workers, options.processes, options.threads, nodes)
             _summary(options.folder, files, counts, time.monotonic() - started)
             if options.serve != "0":
-                _serve(workers, options.threads, password)
+                _serve(workers, options.threads, password, nodes)
+        except LocalQueueError as error:
+            raise DemoError(f"the queue can't be used: {error}") from error
         finally:
             workers.stop()
             queues.close_all()
@@ -174,7 +191,7 @@ def _counts() -> Counts:
     return Counts.of([queues[alias].stats() for alias in settings.LOCALQUEUE])
 
 
-def _work(workers: Workers, processes: int, threads: int) -> Counts:
+def _work(workers: Workers, processes: int, threads: int, nodes: Nodes | None) -> Counts:
     """Run workers until no job is left, showing how far they are; returns the final counts.
 
     Where a worker was killed, its jobs are run by others once their leases have run out.
@@ -189,11 +206,20 @@ def _work(workers: Workers, processes: int, threads: int) -> Counts:
             for number in range(processes):
                 workers.start(f"worker-{number + 1}", "--burst", "--threads", str(threads))
         progress.show(counts)
+        _tell_of_ended(nodes)
         time.sleep(LOOK_SECONDS)
         counts = _counts()
     progress.end(counts)
     workers.wait()
     return counts
+
+
+def _tell_of_ended(nodes: Nodes | None) -> None:
+    """Say which nodes have ended: the queue goes on while two of the three run."""
+    if nodes is None:
+        return
+    for url in nodes.ended():
+        print(f"\nThe node {url} has ended; {nodes.running} of {COUNT} run.", file=sys.stderr)
 
 
 def _summary(folder: Path, files: int, counts: Counts, seconds: float) -> None:
@@ -246,7 +272,7 @@ def _failed_jobs() -> Iterator[JobRecord]:
             after = page.next
 
 
-def _serve(workers: Workers, threads: int, password: str) -> None:
+def _serve(workers: Workers, threads: int, password: str, nodes: Nodes | None) -> None:
     """Serve the site on a free loopback port with a worker beside it, until Ctrl-C."""
     from django.contrib.staticfiles.handlers import StaticFilesHandler
     from django.core.handlers.wsgi import WSGIHandler
@@ -263,6 +289,7 @@ def _serve(workers: Workers, threads: int, password: str) -> None:
     try:
         while True:
             time.sleep(1)
+            _tell_of_ended(nodes)
             if not workers.running():
                 print("The worker has ended; here is another.", file=sys.stderr)
                 workers.start("worker", "--threads", str(threads))

@@ -25,7 +25,7 @@ class DemoError(Exception):
 
 
 class Lock:
-    """Held by the demo and, through the descriptor they inherit, by its workers.
+    """Held by the demo and, through the descriptor they inherit, by its workers and nodes.
 
     So it is free only when the last of them has ended, however that came.
     """
@@ -42,7 +42,7 @@ class Lock:
             owner = self._file.read().strip()
             self._file.close()
             raise DemoError(
-                f"a demo, or a worker that it left behind, is running in {self._state}"
+                f"a demo, or a process that it left behind, is running in {self._state}"
                 f" (the demo's process was {owner or 'not written down'}); end it first."
             ) from None
         self._file.truncate(0)
@@ -63,7 +63,7 @@ class Lock:
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
+def interrupts_held_back() -> Iterator[None]:
     """Raise ``KeyboardInterrupt`` at the end only: no process shall start and go unnoticed.
 
     By handlers and not by a mask, which the new process would inherit.
@@ -99,7 +99,7 @@ class Workers:
         """Start a worker on both queues; what it says goes to ``<name>.log``."""
         command = [sys.executable, "-m", "testproject.manage", "runqueueworker"]
         command += ["--queue", "default", "--queue", "archives", *arguments]
-        with open(self._log(name), "wb") as log, _interrupts_held_back():
+        with open(self._log(name), "wb") as log, interrupts_held_back():
             self._processes[name] = subprocess.Popen(
                 command,
                 cwd=self._base,

@@ -1,16 +1,15 @@
-"""Settings of the testproject; everything it writes is in one folder, ``.demo`` unless
-the environment's ``DEMO_STATE`` names another."""
+"""Settings of the testproject, for either queue: that on SQLite, and, where ``DEMO_RQLITE`` of
+the environment holds the URLs of nodes, that on rqlite."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from importlib.util import find_spec
-from pathlib import Path
+from typing import Any
 
-BASE_DIR = Path(__file__).resolve().parents[1]
-STATE = Path(os.environ.get("DEMO_STATE") or BASE_DIR / ".demo").resolve()
-STATE.mkdir(mode=0o700, parents=True, exist_ok=True)
+from testproject.state import BASE_DIR as BASE_DIR
+from testproject.state import STATE as STATE
 
 
 def _secret_key() -> str:
@@ -100,11 +99,15 @@ DATABASES = {
     }
 }
 
-# Both queues are in one file, STATE / "queue" / "localqueue.db", which Django doesn't open.
 # A short lease: after a kill -9 of a worker nobody wants to watch for a minute.
-LOCALQUEUE = {
-    "default": {"LOCATION": STATE / "queue", "OPTIONS": {"lease_seconds": 15}},
+LOCALQUEUE: dict[str, dict[str, Any]] = {
+    "default": {"OPTIONS": {"lease_seconds": 15}},
     "archives": {"OPTIONS": {"lease_seconds": 15}},
 }
+if nodes := os.environ.get("DEMO_RQLITE"):  # the URLs of a cluster, with commas
+    LOCALQUEUE["default"]["BACKEND"] = "django_localqueue.backends.rqlite.RqliteQueue"
+    LOCALQUEUE["default"]["LOCATION"] = nodes.split(",")
+else:  # both queues in one file, which Django doesn't open: STATE / "queue" / "localqueue.db"
+    LOCALQUEUE["default"]["LOCATION"] = STATE / "queue"
 LOCALQUEUE_WORKER = {"HEARTBEAT_INTERVAL": 5}
 TASKS = {"default": {"BACKEND": "django_localqueue.tasks.LocalQueueBackend"}}

@@ -401,11 +401,47 @@ def test_w008_nobody_chose_the_location(settings: Any, tmp_path: Path) -> None:
         assert "W008" not in run()
 
 
-@pytest.mark.parametrize("key", list(conf.OPTIONS_WITHOUT_EFFECT))
+@pytest.mark.parametrize("key", conf.OPTIONS_WITHOUT_EFFECT)
 def test_w009_an_option_that_has_no_effect_yet(folder: Path, key: str) -> None:
-    value = {"max_running": 2, "rate": "10/m", "auth": "user:password", "tls": True, "timeouts": 3}
+    value = {"max_running": 2, "rate": "10/m"}
     with one_queue(folder, OPTIONS={key: value[key]}):
-        assert f"['{key}'] has no effect" in run()["W009"].msg
+        assert f"['{key}'] has no effect in this version." in run()["W009"].msg
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("auth", "user:hidden"), ("tls", {"ca": "ca.pem"}), ("timeouts", 3)]
+)
+def test_w009_an_option_of_another_backend(folder: Path, key: str, value: Any) -> None:
+    with one_queue(folder, OPTIONS={key: value}):
+        message = run()["W009"]
+    assert message.msg == (
+        f"LOCALQUEUE['default']['OPTIONS']['{key}'] has no effect on SQLiteQueue."
+    )
+    assert "hidden" not in str(message)
+
+
+@pytest.mark.parametrize("option", [{"auth": "app:hidden"}, {"timeouts": 3}, {"tls": {"ca": "x"}}])
+def test_e003_two_aliases_of_one_cluster_ask_for_different_options(option: dict[str, Any]) -> None:
+    (key,) = option
+    other = {"auth": "app:secret", "timeouts": 4, "tls": {"ca": "y"}}[key]
+    aliases = {
+        "default": {
+            "BACKEND": conf.RQLITE_BACKEND,
+            "LOCATION": ["http://app:hidden@10.0.0.1:4001", "http://app:hidden@10.0.0.2:4001"],
+            "OPTIONS": option,
+        },
+        "emails": {  # the same nodes in another order, the login left to the options
+            "LOCATION": ["http://10.0.0.2:4001", "http://10.0.0.1:4001"],
+            "OPTIONS": {key: other},
+        },
+    }
+    with override_settings(LOCALQUEUE=aliases):
+        found = run()
+    assert found["E003"].msg == (
+        f"LOCALQUEUE['emails'] and LOCALQUEUE['default'] share the LOCATION and ask for"
+        f" different {key}."
+    )
+    assert not any(word in str(found) for word in ("hidden", "secret"))
 
 
 def test_w010_a_queue_in_memory_outside_tests(monkeypatch: pytest.MonkeyPatch) -> None:

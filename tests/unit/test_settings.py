@@ -212,8 +212,8 @@ def test_a_serializer_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["max_running", "rate", "auth", "tls", "timeouts"])
-def test_an_option_of_a_later_version_is_taken_and_marked(tmp_path: Path, key: str) -> None:
-    value = {"max_running": 2, "rate": "10/m", "auth": "user:password", "tls": True, "timeouts": 3}
+def test_an_option_without_effect_is_taken_and_marked(tmp_path: Path, key: str) -> None:
+    value = {"max_running": 2, "rate": "10/m", "auth": "user:password", "tls": {}, "timeouts": 3}
     with one_queue(tmp_path, OPTIONS={key: value[key]}):
         assert queues.settings("default").without_effect == (key,)
         queues["default"].put({})

@@ -144,7 +144,7 @@ class RqliteQueue(BaseQueue):
     def now(self) -> int:
         return self._store().times()[0]
 
-    def unreachable(self) -> dict[str, str]:
+    def unreachable(self) -> dict[str, LocalQueueError]:
         """Ask each node by itself; return the URLs of those that don't answer, and why."""
         return stores.unreachable(self._options)
 

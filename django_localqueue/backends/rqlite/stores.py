@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django_localqueue.backends.rqlite import schema
@@ -32,7 +32,7 @@ class StoreOptions:
     """How a cluster is reached: all its queues in one process must agree."""
 
     nodes: tuple[str, ...]
-    auth: tuple[str, str] | None
+    auth: tuple[str, str] | None = field(repr=False)
     tls: Tls
     timeouts: Timeouts
     clock: Clock | None
@@ -169,17 +169,17 @@ def after_a_write() -> Iterator[None]:
         raise OutcomeUnknown(f"{error} What was sent before may have been applied.") from error
 
 
-def unreachable(options: StoreOptions) -> dict[str, str]:
+def unreachable(options: StoreOptions) -> dict[str, LocalQueueError]:
     """Ask each node by itself, whoever leads; return those that don't answer, and why."""
     brief = Timeouts(connect=1.0, read=2.0, total=3.0)
-    found: dict[str, str] = {}
+    found: dict[str, LocalQueueError] = {}
     for url in options.nodes:
         try:
             client = RqliteClient(url, auth=options.auth, tls=options.tls, timeouts=brief)
             with contextlib.closing(client):
                 client.query([["SELECT 1"]], level="none")
         except LocalQueueError as error:
-            found[url] = str(error)
+            found[url] = error
     return found
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +12,16 @@ import pytest
 from django.core import checks as django_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
+from django.views.debug import SafeExceptionReporterFilter
 
 from django_localqueue import conf, queues
-from django_localqueue.backends.rqlite import RqliteQueue
+from django_localqueue.backends.rqlite import RqliteQueue, stores
 from django_localqueue.backends.sqlite import SQLiteQueue
+from django_localqueue.exceptions import NotStored
+from tests.fakes.authority import Authority, server_context
 from tests.fakes.rqlite import FakeCluster, User
 
+HIDDEN = {"auth": ("app", "hidden")}
 BACKEND = "django_localqueue.backends.rqlite.RqliteQueue"
 
 
@@ -23,8 +30,9 @@ def on_rqlite(location: Any, **entry: Any) -> Any:
     return override_settings(LOCALQUEUE={"default": default, "emails": {}})
 
 
-def problems() -> str:
-    return str(django_checks.run_checks(tags=["localqueue"]))
+def problems(deploy: bool = False) -> str:
+    found = django_checks.run_checks(tags=["localqueue"], include_deployment_checks=deploy)
+    return str(found)
 
 
 def test_aliases_share_the_cluster_of_default(cluster: FakeCluster) -> None:
@@ -56,7 +64,7 @@ def test_a_login_is_a_pair_or_a_text(auth: Any) -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ({"OPTIONS": {"tls": True}}, "tls must be a dict"),
+        ({"OPTIONS": {"tls": True}}, "['tls'] is True"),
         ({"OPTIONS": {"tls": {"ca": "/nowhere"}}}, "/nowhere"),
         ({"OPTIONS": {"timeouts": {"conect": 1}}}, "connect, read, total"),
         ({"OPTIONS": {"timeouts": {"read": 0}}}, "'read' must be"),
@@ -95,15 +103,118 @@ def test_a_password_is_in_no_text_of_queue_or_settings() -> None:
         assert "hidden" not in " ".join([*shown, str(caught.value)])
 
 
-def test_two_logins_for_one_cluster_in_one_process_are_refused(cluster: FakeCluster) -> None:
+def test_aliases_of_one_cluster_share_its_login_and_timeouts() -> None:
+    with FakeCluster(users={"app": User("secret")}) as cluster:
+        options = {"auth": "app:secret", "timeouts": 5}
+        with on_rqlite(cluster.urls, OPTIONS=options):
+            assert queues["default"].put(1).created
+            assert queues["emails"].put(1).created
+            assert problems() == "[]"
+
+
+def test_two_logins_for_one_cluster_are_refused_before_anything_is_sent(
+    cluster: FakeCluster,
+) -> None:
     aliases = {
-        "default": {"BACKEND": BACKEND, "LOCATION": cluster.urls},
+        "default": {"BACKEND": BACKEND, "LOCATION": cluster.urls, "OPTIONS": {"auth": "app:one"}},
         "emails": {"OPTIONS": {"auth": "app:hidden"}},
     }
     with override_settings(LOCALQUEUE=aliases):
-        queues["default"].stats()
-        with pytest.raises(ValueError, match="other auth, tls, timeouts or clock"):
+        with pytest.raises(ImproperlyConfigured, match="ask for different auth") as caught:
             queues["emails"].stats()
+        assert "hidden" not in str(caught.value)
+    assert cluster.seen == []
+
+
+def test_two_logins_in_the_urls_of_one_cluster_are_refused(cluster: FakeCluster) -> None:
+    urls = [url.replace("://", "://app:hidden@") for url in cluster.urls]
+    aliases = {
+        "default": {"BACKEND": BACKEND, "LOCATION": cluster.urls},
+        "emails": {"LOCATION": urls},
+    }
+    with override_settings(LOCALQUEUE=aliases):
+        queues["default"].stats()
+        with pytest.raises(ValueError, match="other auth, tls, timeouts or clock") as caught:
+            queues["emails"].stats()
+    assert "hidden" not in str(caught.value)
+
+
+def test_the_tls_options_of_the_settings_reach_every_node(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    cert, key = authority.issue("client")
+    tls = {"ca": authority.ca, "cert": cert, "key": key}
+    with FakeCluster(tls=server_context(authority, "localhost", mutual=True)) as cluster:
+        with on_rqlite(cluster.urls, OPTIONS={"tls": tls, "timeouts": 5}):
+            assert queues["default"].put(1).created
+            assert queues["emails"].put(1).created
+            assert problems(deploy=True) == "[]"
+        with on_rqlite(cluster.urls, OPTIONS={"tls": {"ca": authority.ca}}):
+            found = problems(deploy=True)
+    assert all(url in found for url in cluster.urls)
+    assert "Correct OPTIONS['tls']" in found or "no connection" in found
+
+
+def test_a_node_that_refuses_the_login_is_a_warning_that_shows_no_password() -> None:
+    users = {"app": User("secret")}
+    with FakeCluster(users=users) as cluster, on_rqlite(cluster.urls, OPTIONS=HIDDEN):
+        found = problems(deploy=True)
+    assert all(url in found for url in cluster.urls)
+    assert "W011" in found
+    assert "Correct OPTIONS['auth']" in found
+    assert "hidden" not in found
+
+
+def test_a_port_of_something_else_is_a_warning_that_asks_for_the_right_one() -> None:
+    with FakeCluster(nodes=1) as cluster:
+        cluster.fail_next(
+            "status", times=99, text="<html>", headers={"server": "nginx"}, status=200
+        )
+        with on_rqlite(cluster.urls):
+            found = problems(deploy=True)
+    assert "Give the node's HTTP port" in found
+
+
+def test_the_timeouts_of_the_settings_bound_a_verb(cluster: FakeCluster) -> None:
+    with on_rqlite(cluster.urls, OPTIONS={"timeouts": {"read": 0.1, "total": 0.2}}):
+        queues["default"].put(1)
+        cluster.leader = None
+        began = time.monotonic()
+        with pytest.raises(NotStored):
+            queues["default"].put(2)
+        assert time.monotonic() - began < 10  # the default total is 30
+
+
+def test_no_text_of_the_store_shows_the_login() -> None:
+    key, options = stores.address("http://app:hidden@10.0.0.1:4001", None)
+    shared = stores.SharedStore(key, options)
+    texts = [key, repr(options), repr(shared), repr(shared.client), repr(shared.client.nodes())]
+    shared.client.close()
+    assert "hidden" not in " ".join(texts)
+    assert options.auth == ("app", "hidden")
+
+
+def test_the_error_page_of_django_hides_the_option_auth() -> None:
+    with on_rqlite(["http://10.0.0.1:4001"], OPTIONS=HIDDEN):
+        shown = SafeExceptionReporterFilter().get_safe_settings()["LOCALQUEUE"]
+    assert "10.0.0.1" in str(shown)
+    assert "hidden" not in str(shown)
+
+
+def test_no_log_line_holds_the_login(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with FakeCluster(users={"app": User("hidden")}) as cluster:
+        urls = [url.replace("://", "://app:hidden@") for url in cluster.urls]
+        with on_rqlite(urls, OPTIONS={"timeouts": 5}):
+            queues["default"].put(1)
+            cluster.stop(0)
+            cluster.leader = 1
+            queues["default"].put(2)
+    assert [record for record in caplog.records if record.name.startswith("django_localqueue")]
+    logged = " ".join(
+        f"{record.getMessage()} {record.__dict__} {record.exc_info}" for record in caplog.records
+    )
+    assert "hidden" not in logged
+    assert base64.b64encode(b"app:hidden").decode() not in logged
 
 
 def test_a_test_run_without_test_location_never_touches_the_cluster(

@@ -6,7 +6,6 @@ import asyncio
 import builtins
 import logging
 import os
-import ssl
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from django_localqueue.transports import (
     Tls,
     errors,
 )
+from tests.fakes.authority import Authority, server_context
 from tests.fakes.rqlite import FakeCluster, User
 from tests.fakes.versions import V8, V10, Version
 
@@ -100,53 +100,9 @@ def test_a_port_of_something_else_fails_within_the_deadline(connect: Connect, bo
     thread.join(10)
 
 
-class Authority:
-    """A certificate authority for one test, made by the openssl command."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
-        self.ca = str(folder / f"{name}.pem")
-        self._key = str(folder / f"{name}.key")
-        self._openssl(
-            *("req", "-x509", *self._new_key(self._key), "-out", self.ca, "-subj", f"/CN={name}"),
-            *("-addext", "keyUsage=critical,keyCertSign"),
-        )
-
-    def issue(self, host: str) -> tuple[str, str]:
-        base = str(self.folder / f"{self.name}-{host}")
-        cert, key, request, extra = (f"{base}.{end}" for end in ("pem", "key", "csr", "ext"))
-        Path(extra).write_text(
-            f"subjectAltName=DNS:{host}\nbasicConstraints=CA:FALSE\nauthorityKeyIdentifier=keyid\n"
-        )
-        self._openssl("req", *self._new_key(key), "-out", request, "-subj", f"/CN={host}")
-        self._openssl(
-            *("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", self._key),
-            *("-CAcreateserial", "-extfile", extra, "-out", cert),
-        )
-        return cert, key
-
-    def _new_key(self, path: str) -> list[str]:
-        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", path]
-
-    def _openssl(self, *arguments: str) -> None:
-        try:
-            subprocess.run(["openssl", *arguments], check=True, capture_output=True)
-        except FileNotFoundError:
-            pytest.skip("the openssl command, which makes the certificates, was not found")
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("tls"), "authority")
-
-
-def server_context(authority: Authority, host: str, mutual: bool = False) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.issue(host))
-    if mutual:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(authority.ca)
-    return context
 
 
 def test_a_private_authority_is_trusted_on_every_node(
