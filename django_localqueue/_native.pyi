@@ -205,6 +205,7 @@ class Store:
         since: int | None,
         until: int | None,
         ids: Sequence[str] | None,
+        min_attempts: int | None,
         limit: int,
         after: tuple[int, int] | None,
     ) -> tuple[list[Record], tuple[int, int] | None]: ...
@@ -220,6 +221,7 @@ class Store:
         since: int | None,
         until: int | None,
         ids: Sequence[str] | None,
+        min_attempts: int | None,
         cap: int,
     ) -> int: ...
     def apply(
@@ -235,8 +237,11 @@ class Store:
         since: int | None,
         until: int | None,
         ids: Sequence[str] | None,
+        min_attempts: int | None,
         as_of: int,
         limit: int,
+        delay: int,
+        target: str,
     ) -> tuple[int, int, int, bool]:
         """Return done, changed meanwhile, not found, and whether more are left."""
 
@@ -246,7 +251,11 @@ class Store:
 
     def cancel(self, queue: str, id: str) -> bool | None: ...
     def purge(
-        self, queue: str, finished_before: int, include_failed: bool, limit: int | None
+        self,
+        queue: str,
+        finished_before: int,
+        kinds: Sequence[Literal["acked", "failed", "discarded"]],
+        limit: int | None,
     ) -> int: ...
     def reclaim(self, queue: str, max_retries: int) -> int: ...
     def set_paused(self, queue: str, paused: bool) -> None: ...

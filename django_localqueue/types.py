@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 State = Literal["ready", "delayed", "blocked", "processing", "acked", "failed"]
 Verb = Literal["ack", "nack", "fail", "release"]
-Action = Literal["retry", "discard", "purge"]
+Action = Literal["retry", "run_now", "delay", "move", "cancel", "discard", "purge"]
 Reason = Literal["exhausted", "failed", "cancelled", "expired", "undecodable", "discarded"]
 
 STATES: tuple[State, ...] = ("ready", "delayed", "blocked", "processing", "acked", "failed")
@@ -307,7 +307,7 @@ class JobFilter:
     place, task and id; ``error_class``, ``task`` and ``group_id`` are compared
     whole. ``since`` and ``until`` bound the time that orders the state: finished
     (acked, failed), due (delayed), lease end (processing: not bounded), waiting
-    since (ready). ``ids`` are public ids.
+    since (ready). ``ids`` are public ids; ``min_attempts`` deliveries at least.
     """
 
     state: State = "failed"
@@ -319,6 +319,7 @@ class JobFilter:
     since: int | None = None
     until: int | None = None
     ids: tuple[str, ...] | None = None
+    min_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,15 @@ class Settlement:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A checked action of ``apply``: a delay in microseconds, a queue's name, where it has them."""
+
+    action: str
+    delay: int = 0
+    target: str = ""
+
+
 def text(value: object, name: str, *, limit: int = MAX_NAME, empty: bool = False) -> str:
     """Return ``value`` if it is storable text; raises ``InvalidInput`` naming ``name``."""
     if not isinstance(value, str):

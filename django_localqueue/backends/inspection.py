@@ -4,10 +4,31 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
-from django_localqueue.backends.arguments import seconds, text, whole
+from django_localqueue.backends.arguments import Act, microseconds, seconds, text, whole
 from django_localqueue.exceptions import InvalidInput
-from django_localqueue.types import STATES, Action, Applied, JobFilter, JobRecord, Page, Stats
+from django_localqueue.types import (
+    STATES,
+    Action,
+    Applied,
+    JobFilter,
+    JobRecord,
+    Page,
+    State,
+    Stats,
+)
+
+#: The states of the jobs that each action takes.
+SUITS: Mapping[str, tuple[State, ...]] = {
+    "retry": ("failed",),
+    "run_now": ("delayed",),
+    "delay": ("ready", "delayed"),
+    "move": ("ready", "delayed", "blocked", "failed"),
+    "cancel": ("ready", "delayed", "blocked", "processing"),
+    "discard": ("ready", "delayed", "blocked", "failed"),
+    "purge": ("acked", "failed"),
+}
 
 
 class InspectableQueue(ABC):
@@ -74,34 +95,52 @@ class InspectableQueue(ABC):
         *,
         as_of: int | None = None,
         limit: int = 100_000,
+        delay: float | None = None,
+        target: str | None = None,
     ) -> Applied:
         """Do one thing to every job that matches.
 
         Args:
-            action: ``"retry"`` (failed to ready), ``"discard"`` (waiting to failed,
-                reason ``discarded``) or ``"purge"`` (acked or failed: remove).
+            action: ``"retry"`` (failed to ready, discarded ones too), ``"run_now"``
+                (delayed to ready), ``"delay"`` (ready or delayed to delayed), ``"move"``
+                (waiting or failed: to another queue of this store, in the state it has),
+                ``"cancel"`` (waiting to failed, reason ``cancelled``; a running one is
+                asked to stop), ``"discard"`` (waiting or failed to failed, reason
+                ``discarded``, which ``prune`` removes after the retention) or
+                ``"purge"`` (acked or failed: remove).
             filter: which jobs; its ``state`` must suit the action.
             as_of: microseconds since the epoch; jobs that came into their state
                 later are left alone. Default: now.
             limit: how many jobs at most.
+            delay: for ``"delay"``: seconds from now.
+            target: for ``"move"``: the name of the other queue in the store. A job whose
+                ``job_id`` that queue has stays, and is counted as changed.
 
         Runs in many short transactions, each complete in itself.
         """
-        suits = {
-            "retry": ("failed",),
-            "purge": ("acked", "failed"),
-            "discard": ("ready", "delayed", "blocked"),
-        }
-        if action not in suits:
-            raise InvalidInput(f"There is no action {action!r}; use one of {', '.join(suits)}.")
+        if action not in SUITS:
+            raise InvalidInput(f"There is no action {action!r}; use one of {', '.join(SUITS)}.")
         checked = self._filter(filter)
-        if checked.state not in suits[action]:
+        if checked.state not in SUITS[action]:
             raise InvalidInput(
-                f"{action!r} takes jobs that are {' or '.join(suits[action])},"
+                f"{action!r} takes jobs that are {' or '.join(SUITS[action])},"
                 f" and the filter asks for {checked.state!r} ones."
             )
         whole(limit, "limit", 1, 100_000_000)
-        return self._apply(action, checked, self.now() if as_of is None else as_of, limit)
+        act = Act(action, *self._act_arguments(action, delay, target))
+        return self._apply(act, checked, self.now() if as_of is None else as_of, limit)
+
+    def _act_arguments(
+        self, action: Action, delay: float | None, target: str | None
+    ) -> tuple[int, str]:
+        for name, value, wanted in (("delay", delay, "delay"), ("target", target, "move")):
+            if (value is None) == (action == wanted):
+                needs = "needs" if value is None else "takes no"
+                raise InvalidInput(f"The action {action!r} {needs} {name}.")
+        if target is not None and text(target, "target") == self.name:
+            raise InvalidInput(f"target is {target!r}, where the jobs are; name another queue.")
+        micros = 0 if delay is None else microseconds(delay, "delay", positive=True)
+        return micros, target or ""
 
     def cancel(self, id: str) -> bool:
         """Make a waiting job a dead letter (``cancelled``), or ask a running one to stop.
@@ -121,7 +160,7 @@ class InspectableQueue(ABC):
         return self._purge(older_than, include_failed)
 
     def prune(self, limit: int = 1_000) -> int:
-        """Remove up to ``limit`` acked jobs past the queue's retention; return how many."""
+        """Remove up to ``limit`` acked or discarded jobs past the retention; return how many."""
         whole(limit, "limit", 1, 1_000_000)
         return 0 if self.retention_seconds is None else self._prune(limit)
 
@@ -163,7 +202,7 @@ class InspectableQueue(ABC):
     def _retry_failed(self, id: str) -> bool: ...
 
     @abstractmethod
-    def _apply(self, action: Action, filter: JobFilter, as_of: int, limit: int) -> Applied: ...
+    def _apply(self, act: Act, filter: JobFilter, as_of: int, limit: int) -> Applied: ...
 
     @abstractmethod
     def _cancel(self, id: str) -> bool: ...
@@ -180,6 +219,8 @@ class InspectableQueue(ABC):
             raise InvalidInput(
                 f"There is no state {filter.state!r}; use one of {', '.join(STATES)}."
             )
+        if filter.min_attempts is not None:
+            whole(filter.min_attempts, "min_attempts", 0, 1_000_000_000)
         return filter
 
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{exchange, open as open_new, options, put, settle};
-use native_engine::engine::{Filter, ManualClock, State, Store, Verb};
+use native_engine::engine::{Filter, Finished, ManualClock, State, Store, Verb};
 use rusqlite::Connection;
 
 /// When the stored file was made.
@@ -32,17 +32,7 @@ fn open(folder: &Path) -> Arc<Store> {
 }
 
 fn filter(state: State) -> Filter {
-    Filter {
-        state,
-        task: None,
-        error_class: None,
-        text: None,
-        group: None,
-        reason: None,
-        since: None,
-        until: None,
-        ids: None,
-    }
+    Filter::of(state)
 }
 
 fn ids(store: &Store, state: State) -> Vec<String> {
@@ -103,7 +93,7 @@ fn the_jobs_of_an_old_file_go_on() {
     assert_eq!(jobs[0].job_id.as_deref(), Some("blocked"));
     assert_eq!(store.retry_failed("q", "failed", &()).unwrap(), Some(true));
     assert_eq!(exchange(&store, &[], 1).1[0].job_id.as_deref(), Some("failed"));
-    assert_eq!(store.purge("q", i64::MAX, true, None, &()).unwrap(), 3 + 6 + 2);
+    assert_eq!(store.purge("q", i64::MAX, &[Finished::Acked, Finished::Failed], None, &()).unwrap(), 3 + 6 + 2);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{LEASE, exchange, get, open, options, payload, put, settle};
 use native_engine::engine::{
-    Claim, Error, Filter, LeaseLoss, Message, Patience, Source, State, Store, Verb,
+    Claim, Error, Filter, Finished, LeaseLoss, Message, Patience, Source, State, Store, Verb,
 };
 
 #[test]
@@ -33,7 +33,7 @@ fn ids_rise_even_when_the_clock_steps_back_and_the_last_job_was_purged() {
     let jobs = exchange(&bench.store, &[], 2).1;
     let acks: Vec<_> = jobs.iter().map(|job| settle(job, Verb::Ack)).collect();
     exchange(&bench.store, &acks, 0);
-    assert_eq!(bench.store.purge("q", i64::MAX, false, None, &()).unwrap(), 2);
+    assert_eq!(bench.store.purge("q", i64::MAX, &[Finished::Acked], None, &()).unwrap(), 2);
     assert!(put(&bench.store, "c", None) > second);
     assert!(bench.store.put_one("q", b"d", &()).unwrap() > second);
 }
@@ -142,17 +142,7 @@ fn pages_of_a_list_leave_nothing_out_and_repeat_nothing() {
         bench.store.put("q", &[message], &()).unwrap();
     }
     for (state, total) in [(State::Ready, 20), (State::Delayed, 5)] {
-        let filter = Filter {
-            state,
-            task: None,
-            error_class: None,
-            text: None,
-            group: None,
-            reason: None,
-            since: None,
-            until: None,
-            ids: None,
-        };
+        let filter = Filter::of(state);
         let mut seen = Vec::new();
         let mut after = None;
         loop {

@@ -186,7 +186,7 @@ def test_purge_refuses_a_bad_age(older_than: Any, queue: BaseQueue) -> None:
 
 @pytest.mark.parametrize(
     ("action", "state"),
-    [("retry", "acked"), ("purge", "ready"), ("discard", "failed"), ("destroy", "failed")],
+    [("retry", "acked"), ("purge", "ready"), ("discard", "acked"), ("destroy", "failed")],
 )
 def test_apply_refuses_an_action_that_does_not_suit_the_state(
     action: Any, state: Any, queue: BaseQueue

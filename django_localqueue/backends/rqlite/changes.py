@@ -48,25 +48,54 @@ def act_on_one(op: str, now: int, queue: str, id: str, act: str) -> list[Stateme
     return [[insert, op, now, document([queue]), id], answer(op)]
 
 
+# What each verb wants of a job besides the filter; ?7 has the due time and the target.
+_WANTS = {
+    "run_now": "m.state = 1",
+    "delay": "(m.state = 0 OR m.at <> ?7 ->> 0)",
+    "move": """NOT EXISTS (SELECT 1 FROM localqueue_messages met INDEXED BY localqueue_job_id
+      WHERE met.queue = (SELECT id FROM localqueue_queues WHERE name = ?7 ->> 1)
+        AND met.job_id = m.job_id AND met.job_id IS NOT NULL)""",
+    "discarded": "(m.state <> 5 OR m.reason <> 'discarded')",
+}
+
+
 def act_on_many(
-    op: str, now: int, queue: str, ids: Sequence[str], verb: str, where: Condition
+    op: str,
+    now: int,
+    queue: str,
+    ids: Sequence[str],
+    verb: str,
+    where: Condition,
+    due: int,
+    target: str,
 ) -> list[Statement]:
-    """Do ``verb`` to the jobs with these public ids that match; ``where`` has its values in ?5."""
-    insert = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs, found)
-  SELECT ?1, ?2, ?6, json_group_array(m.id) FILTER (WHERE {where.sql}), count(m.id)
+    """Do ``verb`` to the jobs with these public ids that match; ``where`` has its values in ?5.
+
+    ``due`` is the time to which ``delay`` puts them off, ``target`` the queue of ``move``.
+    """
+    insert = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs, found, due, target)
+  SELECT ?1, ?2, ?6, json_group_array(m.id)
+      FILTER (WHERE {where.sql} AND {_WANTS.get(verb, "1")}), count(m.id), ?7 ->> 0, ?7 ->> 1
   FROM json_each(?4) named LEFT JOIN localqueue_messages m
     ON m.id = {found_id(_QUEUE, "named.value")}"""
     named = f"[{','.join(ids)}]"
-    return [[insert, op, now, document([queue]), named, where.values, verb], answer(op)]
+    given = document([due, target])
+    return [[insert, op, now, document([queue]), named, where.values, verb, given], answer(op)]
 
 
-def purge(op: str, now: int, queue: str, state: int, before: int, limit: int) -> list[Statement]:
-    """Remove up to ``limit`` jobs of a finished state that finished at ``before`` or earlier."""
-    index = {schema.ACKED: "localqueue_acked", schema.FAILED: "localqueue_failed"}[state]
+_FINISHED = {
+    "acked": f"INDEXED BY localqueue_acked WHERE state = {schema.ACKED}",
+    "failed": f"INDEXED BY localqueue_failed WHERE state = {schema.FAILED}",
+    "discarded": "INDEXED BY localqueue_discarded WHERE reason = 'discarded'",
+}
+
+
+def purge(op: str, now: int, queue: str, kind: str, before: int, limit: int) -> list[Statement]:
+    """Remove up to ``limit`` acked, failed or discarded jobs that had ended by ``before``."""
     insert = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs)
   SELECT ?1, ?2, 'purge', json_group_array(id) FROM (
-    SELECT id FROM localqueue_messages INDEXED BY {index}
-    WHERE queue = {_QUEUE} AND state = {state} AND at <= ?4 ORDER BY at, id LIMIT ?5)"""
+    SELECT id FROM localqueue_messages {_FINISHED[kind]}
+      AND queue = {_QUEUE} AND at <= ?4 ORDER BY at, id LIMIT ?5)"""
     return [[insert, op, now, document([queue]), before, limit], answer(op)]
 
 

@@ -64,8 +64,12 @@ class _Where:
         return Condition(" AND ".join(self._parts) or "1", document(self._values))
 
 
-def named(filter: JobFilter, now: int, number: int = 5) -> Condition:
-    """Return what a job must fulfil that was named by its id: its state and all the rest."""
+def named(filter: JobFilter, now: int, number: int = 5, *, as_of: int | None = None) -> Condition:
+    """Return what a job must fulfil that was named by its id: its state and all the rest.
+
+    Where the order of the state doesn't tell whether the job was in it at ``as_of``, other
+    times do.
+    """
     where = _Where(number)
     if filter.state == "ready":  # a due job is ready, promoted or not
         where.add(f"(m.state = 0 OR (m.state = 1 AND m.at <= {where.value(now)}))")
@@ -76,6 +80,9 @@ def named(filter: JobFilter, now: int, number: int = 5) -> Condition:
     if filter.state in ("acked", "failed"):
         _within(where, filter)
     _alike(where, filter)
+    came = {"delayed": "coalesce(m.ended, m.created)", "processing": "m.started"}
+    if as_of is not None and filter.state in came:
+        where.add(f"{came[filter.state]} <= {where.value(as_of)}")
     return where.done()
 
 
@@ -104,6 +111,8 @@ def _alike(where: _Where, filter: JobFilter) -> None:
     ):
         if wanted is not None:
             where.add(f"m.{column} = {where.value(_searchable(wanted))}")
+    if filter.min_attempts is not None:
+        where.add(f"m.attempts >= {where.value(filter.min_attempts)}")
     if filter.text is not None:
         # SQLite's lower() knows ASCII only: other letters are looked for in both cases.
         text = _searchable(filter.text)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from django_localqueue.backends.arguments import Message, Settlement, microseconds
+from django_localqueue.backends.arguments import Act, Message, Settlement, microseconds
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.rqlite import changes, listing, records, repairs, statements, stores
@@ -28,7 +28,6 @@ from django_localqueue.transports.cluster import Timeouts
 from django_localqueue.transports.nodes import NodeFacts
 from django_localqueue.transports.tls import Tls
 from django_localqueue.types import (
-    Action,
     Applied,
     Exchange,
     Job,
@@ -350,17 +349,16 @@ class RqliteQueue(BaseQueue):
             raise JobNotFound(f"The queue {self.name!r} has no job {id!r}.")
         return done
 
-    def _apply(self, action: Action, filter: JobFilter, as_of: int, limit: int) -> Applied:
-        until = as_of if filter.until is None else min(filter.until, as_of)
-        filter = replace(filter, until=until)
-        return repairs.apply(self._store(), self.name, action, filter, limit)
+    def _apply(self, act: Act, filter: JobFilter, as_of: int, limit: int) -> Applied:
+        return repairs.apply(self._store(), self.name, act, filter, as_of, limit)
 
     def _purge(self, older_than: float, include_failed: bool) -> int:
-        return repairs.purge(self._store(), self.name, older_than, include_failed, None)
+        kinds = ("acked", "failed")[: 1 + include_failed]
+        return repairs.purge(self._store(), self.name, older_than, kinds, None)
 
     def _prune(self, limit: int) -> int:
         retention = cast("float", self.retention_seconds)
-        return repairs.purge(self._store(), self.name, retention, False, limit)
+        return repairs.purge(self._store(), self.name, retention, ("acked", "discarded"), limit)
 
     def reclaim_expired_leases(self) -> int:
         return repairs.reclaim(self._store(), self.name, self.max_retries)

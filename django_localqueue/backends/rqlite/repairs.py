@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
-from django_localqueue.backends.arguments import microseconds
-from django_localqueue.backends.rqlite import changes, listing, schema, statements
+from django_localqueue.backends.arguments import Act, microseconds
+from django_localqueue.backends.rqlite import changes, listing, statements
 from django_localqueue.backends.rqlite.stores import SharedStore
-from django_localqueue.types import Action, Applied, JobFilter
+from django_localqueue.types import Applied, JobFilter
 
 #: Jobs that one request changes.
 BATCH = 500
@@ -30,17 +30,38 @@ def act_on_one(shared: SharedStore, queue: str, id: str, act: str) -> bool | Non
     return bool(results[-1].rows[0][1] != "none")
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to do to which jobs of a queue."""
+
+    queue: str
+    verb: str
+    filter: JobFilter
+    as_of: int
+    due: int
+    target: str
+
+
 def apply(
-    shared: SharedStore, queue: str, action: Action, filter: JobFilter, limit: int
+    shared: SharedStore, queue: str, act: Act, filter: JobFilter, as_of: int, limit: int
 ) -> Applied:
     """Do one thing to every job that matches, in requests of ``BATCH`` jobs."""
+    verb = act.action
+    if verb == "cancel":
+        verb = "stop" if filter.state == "processing" else "cancelled"
+    elif verb == "discard":
+        verb = "discarded"
+    if filter.state != "delayed":  # that is in the order of the due times
+        until = as_of if filter.until is None else min(filter.until, as_of)
+        filter = replace(filter, until=until)
+    plan = _Plan(queue, verb, filter, as_of, shared.times()[0] + act.delay, act.target)
     if filter.ids is None:
-        return _apply_to_all(shared, queue, action, filter, limit)
+        return _apply_to_all(shared, plan, limit)
     ids = filter.ids[:limit]
     total = Applied(more=len(ids) < len(filter.ids))
     for start in range(0, len(ids), BATCH):
         chunk = ids[start : start + BATCH]
-        done, found = _act_on_many(shared, queue, action, filter, chunk)
+        done, found = _act_on_many(shared, plan, chunk)
         total = replace(
             total,
             done=total.done + done,
@@ -50,49 +71,46 @@ def apply(
     return total
 
 
-def _apply_to_all(
-    shared: SharedStore, queue: str, action: Action, filter: JobFilter, limit: int
-) -> Applied:
+def _apply_to_all(shared: SharedStore, plan: _Plan, limit: int) -> Applied:
     done = 0
     after: tuple[int, int] | None = None
     while done < limit:
         batch = min(BATCH, limit - done)
-        rows, after = listing.read_page(shared, queue, filter, after, batch)
+        rows, after = listing.read_page(shared, plan.queue, plan.filter, after, batch)
         if rows:
             ids = [str(row.id) if row.job_id is None else row.job_id for row in rows]
-            done += _act_on_many(shared, queue, action, filter, ids)[0]
+            done += _act_on_many(shared, plan, ids)[0]
         if after is None:
             break
     return Applied(done=done, more=after is not None)
 
 
-def _act_on_many(
-    shared: SharedStore, queue: str, action: Action, filter: JobFilter, ids: Sequence[str]
-) -> tuple[int, int]:
+def _act_on_many(shared: SharedStore, plan: _Plan, ids: Sequence[str]) -> tuple[int, int]:
     """Act on the jobs of these ids that match; return how many those are, and how many exist."""
     named = [public for id in ids if (public := listing.public_id(id)) is not None]
     now, _ = shared.times()
     op = statements.operation(now)
-    verb = "discarded" if action == "discard" else action
-    where = listing.named(filter, now)
-    results = shared.request(changes.act_on_many(op, now, queue, named, verb, where))
+    where = listing.named(plan.filter, now, as_of=plan.as_of)
+    results = shared.request(
+        changes.act_on_many(op, now, plan.queue, named, plan.verb, where, plan.due, plan.target)
+    )
     shared.bell.ring()
     matching, _, found = results[-1].rows[0]
     return len(json.loads(matching)), cast("int", found)
 
 
 def purge(
-    shared: SharedStore, queue: str, older_than: float, include_failed: bool, limit: int | None
+    shared: SharedStore, queue: str, older_than: float, kinds: Sequence[str], limit: int | None
 ) -> int:
-    """Remove jobs that finished so many seconds ago, up to ``limit``; return how many."""
+    """Remove jobs of these kinds that finished so many seconds ago, up to ``limit``."""
     before = shared.times()[0] - microseconds(older_than, "older_than")
     total = 0
-    for state in (schema.ACKED, schema.FAILED) if include_failed else (schema.ACKED,):
+    for kind in kinds:
         while limit is None or total < limit:
             batch = BATCH if limit is None else min(BATCH, limit - total)
             now, _ = shared.times()
             op = statements.operation(now)
-            request = changes.purge(op, now, queue, state, before, batch)
+            request = changes.purge(op, now, queue, kind, before, batch)
             done = len(json.loads(shared.request(request)[-1].rows[0][0]))
             total += done
             if done < batch:

@@ -7,14 +7,15 @@ are parameters. A view named ``do_…`` is a procedure: a row inserted into it i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from django_localqueue.exceptions import ForeignDatabase, NewerSchema
+from django_localqueue.exceptions import ForeignDatabase, LocalQueueError, NewerSchema
 from django_localqueue.transports.cluster import Cluster, Steps
 from django_localqueue.transports.statements import Statement
 
-#: A change of the schema below adds a step that brings older ones up to it.
-VERSION = 1
+#: A change of the schema raises it; what it adds to tables of version 1 stands in ``_ADDED``.
+VERSION = 2
 #: Ended attempts that are kept of a job; the oldest go first.
 HISTORY = 25
 #: For how long the outcome of an operation is remembered, so that a late copy of it does nothing.
@@ -98,6 +99,10 @@ _TABLES = {
 ) WITHOUT ROWID""",
 }
 
+# Columns that came after version 1, by table: version, definition. Views and triggers are made
+# anew by whoever first uses a newer version.
+_ADDED: dict[str, dict[str, tuple[int, str]]] = {}
+
 _INDEXES = {
     "localqueue_ready": "(queue, prio DESC, since) WHERE state = 0",
     "localqueue_due": "(queue, at) WHERE state = 1",
@@ -105,6 +110,7 @@ _INDEXES = {
     "localqueue_lease": "(queue, at) WHERE state = 3",
     "localqueue_acked": "(queue, at) WHERE state = 4",
     "localqueue_failed": "(queue, at) WHERE state = 5",
+    "localqueue_discarded": "(queue, at) WHERE reason = 'discarded'",
     "localqueue_head": "(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3)",
     "localqueue_job_id": "(queue, job_id) WHERE job_id IS NOT NULL",
 }
@@ -112,7 +118,7 @@ _UNIQUE = ("localqueue_head", "localqueue_job_id")
 
 _VIEWS = {
     "localqueue_do_put": ("op", "now", "queue", "jobs"),
-    "localqueue_do_act": ("op", "now", "verb", "jobs", "found"),
+    "localqueue_do_act": ("op", "now", "verb", "jobs", "found", "due", "target"),
     "localqueue_do_settle": (
         *("queue", "id", "receipt", "verb", "now", "boot", "delay", "max_retries", "result"),
         *("reason", "err_class", "err_message", "err_place", "traceback"),
@@ -137,6 +143,12 @@ def _lead(carried: str, now: str, which: str) -> str:
     at = iif(at > {now}, at, max(since, at))
   WHERE {which}"""
 
+
+# An unclaimed lead with a higher id gives way.
+_STEP_BACK = """UPDATE localqueue_messages SET
+    state = 2, since = iif(state = 0, at, 0), at = iif(state = 0, 0, at)
+  WHERE queue = NEW.queue AND grp = NEW.grp AND grp IS NOT NULL AND state IN (0, 1)
+    AND id > NEW.id"""
 
 _CALLED_ONCE = "NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = NEW.op)"
 _LIVE = """EXISTS (SELECT 1 FROM localqueue_messages AS live
@@ -166,11 +178,22 @@ _TRIGGERS = {
     "localqueue_retried_leads": (
         "AFTER UPDATE OF cancel ON localqueue_messages WHEN OLD.state = 5 AND NEW.state = 2",
         [
-            """UPDATE localqueue_messages SET
-    state = 2, since = iif(state = 0, at, 0), at = iif(state = 0, 0, at)
-  WHERE queue = NEW.queue AND grp = NEW.grp AND grp IS NOT NULL AND state IN (0, 1)
-    AND id > NEW.id""",
+            _STEP_BACK,
             _lead("0", "NEW.since", f"id = NEW.id AND NOT EXISTS {_LEAD}"),
+        ],
+    ),
+    # A waiting job that came from another queue, blocked: the next of its old group leads there,
+    # and it leads here if its id is the lowest, as one that was retried.
+    "localqueue_moved_leads": (
+        "AFTER UPDATE OF queue ON localqueue_messages WHEN NEW.grp IS NOT NULL AND NEW.state = 2",
+        [
+            _lead(
+                "OLD.since",
+                "NEW.ended",
+                f"OLD.state IN (0, 1) AND id = {_NEXT.replace('NEW.queue', 'OLD.queue')}",
+            ),
+            _STEP_BACK,
+            _lead("0", "NEW.ended", f"id = NEW.id AND NOT EXISTS {_LEAD}"),
         ],
     ),
     # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers], in
@@ -251,6 +274,24 @@ _TRIGGERS = {
     since = max(NEW.now, {LAST_ID}), at = iif(grp IS NULL, max(NEW.now, {LAST_ID}), 0),
     attempts = 0, cancel = 0, reason = NULL
   WHERE NEW.verb = 'retry' AND state = 5 AND id IN {_NAMED}""",
+            f"""UPDATE localqueue_messages SET state = 0, since = max(since, NEW.now, {LAST_ID}),
+    at = max(NEW.now, {LAST_ID})
+  WHERE NEW.verb = 'run_now' AND state = 1 AND id IN {_NAMED}""",
+            f"""UPDATE localqueue_messages
+    SET state = 1, since = iif(grp IS NULL, 0, since), at = NEW.due
+  WHERE NEW.verb = 'delay' AND state IN (0, 1) AND id IN {_NAMED}""",
+            """INSERT OR IGNORE INTO localqueue_queues (name)
+  SELECT NEW.target WHERE NEW.verb = 'move'""",
+            # A group's job arrives blocked, its own time in ``since``: a trigger sees to the leads.
+            f"""UPDATE localqueue_messages
+    SET queue = (SELECT id FROM localqueue_queues WHERE name = NEW.target),
+    ended = iif(state = 5, ended, NEW.now),
+    since = CASE WHEN grp IS NULL OR state IN (2, 5) THEN since WHEN state = 0 THEN at ELSE 0 END,
+    at = iif(grp IS NOT NULL AND state = 0, 0, at),
+    state = iif(grp IS NOT NULL AND state IN (0, 1), 2, state)
+  WHERE NEW.verb = 'move' AND state IN (0, 1, 2, 5) AND id IN {_NAMED}""",
+            f"""UPDATE localqueue_messages SET reason = NEW.verb, at = NEW.now
+  WHERE NEW.verb = 'discarded' AND state = 5 AND id IN {_NAMED}""",
             f"""UPDATE localqueue_messages
     SET state = 5, at = NEW.now, ended = NEW.now, reason = NEW.verb
   WHERE NEW.verb IN ('cancelled', 'discarded') AND state IN (0, 1, 2) AND id IN {_NAMED}""",
@@ -266,46 +307,68 @@ _TRIGGERS = {
 }
 
 
-def creation() -> list[Statement]:
-    """Return the statements that create what is missing, applied once or more often."""
-    statements = [f"CREATE TABLE IF NOT EXISTS {name} {body}" for name, body in _TABLES.items()]
+def creation(missing: Mapping[str, set[str]] | None = None) -> list[Statement]:
+    """Return the statements that make the tables, or bring older ones up to this version.
+
+    ``missing`` has the columns that existing tables lack. Without any the statements may be
+    applied once or more often; the second of two that add a column is refused whole.
+    """
+    statements = [
+        f"ALTER TABLE {table} ADD COLUMN {column} {_ADDED[table][column][1]}"
+        for table, lacking in (missing or {}).items()
+        for column in sorted(lacking)
+    ]
+    statements += [f"CREATE TABLE IF NOT EXISTS {name} {_body(name)}" for name in _TABLES]
     statements += [
         f"CREATE {'UNIQUE ' if name in _UNIQUE else ''}INDEX IF NOT EXISTS {name}"
         f" ON localqueue_messages {body}"
         for name, body in _INDEXES.items()
     ]
+    statements += [f"DROP TRIGGER IF EXISTS {name}" for name in _TRIGGERS]
+    for name, fields_of in _VIEWS.items():
+        fields = ", ".join(f"NULL AS {field}" for field in fields_of)
+        statements += [f"DROP VIEW IF EXISTS {name}", f"CREATE VIEW {name} AS SELECT {fields}"]
     statements += [
-        f"CREATE VIEW IF NOT EXISTS {name} AS SELECT "
-        + ", ".join(f"NULL AS {column}" for column in columns)
-        for name, columns in _VIEWS.items()
-    ]
-    statements += [
-        f"CREATE TRIGGER IF NOT EXISTS {name} {when} BEGIN\n  " + ";\n  ".join(steps) + ";\nEND"
+        f"CREATE TRIGGER {name} {when} BEGIN\n  " + ";\n  ".join(steps) + ";\nEND"
         for name, (when, steps) in _TRIGGERS.items()
     ]
-    rows = [("schema", VERSION), ("last_id", 0)]
     return [
         *([sql] for sql in statements),
-        *(["INSERT OR IGNORE INTO localqueue_meta VALUES (?, ?)", *row] for row in rows),
+        ["INSERT OR IGNORE INTO localqueue_meta VALUES ('last_id', 0)"],
+        [
+            "INSERT INTO localqueue_meta VALUES ('schema', ?)"
+            " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+            VERSION,
+        ],
     ]
 
 
 def prepare(cluster: Cluster) -> Steps[None]:
-    """Create the tables where they are missing.
+    """Create the tables where they are missing, and bring older ones up to this version.
 
     Raises ``ForeignDatabase`` where other tables have their names, ``NewerSchema`` where a
     newer version of this package made them.
     """
-    if (yield from _is_current(cluster, "weak")):
+    if (yield from _missing(cluster, "weak")) is None:
         return
     # A node that has just started may not have replayed its log: the leader's word counts.
-    if not (yield from _is_current(cluster, "strong")):
-        yield from cluster.execute(creation(), repeatable=True)
+    missing = yield from _missing(cluster, "strong")
+    if missing is None:
+        return
+    try:
+        yield from cluster.execute(creation(missing), repeatable=True)
+    except LocalQueueError:
+        # Somebody else may have added the columns first, or an earlier copy of this request.
+        if not missing or (yield from _missing(cluster, "strong")) is not None:
+            raise
 
 
-def _is_current(cluster: Cluster, level: Literal["weak", "strong"]) -> Steps[bool]:
+def _missing(
+    cluster: Cluster, level: Literal["weak", "strong"]
+) -> Steps[dict[str, set[str]] | None]:
+    """Return the columns that the tables lack; None where all is there and up to date."""
     names = "', '".join([*_TABLES, *_VIEWS])
-    (columns,) = yield from cluster.query(
+    (rows,) = yield from cluster.query(
         [
             [
                 "SELECT m.name, m.type, p.name FROM sqlite_master m, pragma_table_info(m.name) p"
@@ -315,28 +378,47 @@ def _is_current(cluster: Cluster, level: Literal["weak", "strong"]) -> Steps[boo
         level=level,
     )
     found: dict[str, set[str]] = {}
-    for name, _, column in columns.rows:
+    for name, _, column in rows.rows:
         found.setdefault(name, set()).add(column)
-    expected = {name: _columns(body) for name, body in _TABLES.items()}
-    expected |= {name: set(columns) for name, columns in _VIEWS.items()}
+    expected = {name: columns(name) for name in _TABLES}
+    expected |= {name: set(fields) for name, fields in _VIEWS.items()}
+    version = VERSION
     if found.get("localqueue_meta") == expected["localqueue_meta"]:
-        (version,) = yield from cluster.query(
+        (row,) = yield from cluster.query(
             [["SELECT value FROM localqueue_meta WHERE name = 'schema'"]], level=level
         )
-        if version.rows and version.rows[0][0] > VERSION:
+        version = row.rows[0][0] if row.rows else VERSION
+        if version > VERSION:
             raise NewerSchema(
-                f"The queue's tables in rqlite have the schema {version.rows[0][0]}, and this"
+                f"The queue's tables in rqlite have the schema {version}, and this"
                 f" version of django-localqueue knows {VERSION}: upgrade it here too."
             )
+    missing: dict[str, set[str]] = {}
     for name, has in found.items():
-        if has != expected[name]:
+        lacks = expected[name] - has
+        late = {column for column, (since, _) in _ADDED.get(name, {}).items() if since > version}
+        is_old = version < VERSION and (name in _VIEWS or lacks <= late)
+        if not has <= expected[name] or (lacks and not is_old):
             raise ForeignDatabase(
                 f"The rqlite database has another {name!r} than this queue's. Rename it, or use a"
                 " cluster of its own for the queue."
             )
-    return found.keys() == expected.keys()
+        if lacks and name in _TABLES:
+            missing[name] = lacks
+    if found.keys() == expected.keys() and version == VERSION:
+        return None
+    return missing
 
 
-def _columns(body: str) -> set[str]:
-    lines = (line.strip() for line in body.splitlines()[1:-1])
+def _body(table: str) -> str:
+    """Return the columns of a table as this version has them."""
+    late = "".join(
+        f"  {column} {definition},\n" for column, (_, definition) in _ADDED.get(table, {}).items()
+    )
+    return _TABLES[table].replace("(\n", f"(\n{late}", 1)
+
+
+def columns(table: str) -> set[str]:
+    """Return the names of the columns of a table."""
+    lines = (line.strip() for line in _body(table).splitlines()[1:-1])
     return {line.split()[0] for line in lines if not line.startswith("PRIMARY KEY")}

@@ -7,11 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from django_localqueue import _native
 from django_localqueue.backends.arguments import (
     HEADERS,
+    Act,
     Message,
     Settlement,
     microseconds,
@@ -38,7 +39,6 @@ from django_localqueue.serializers import Serializer
 from django_localqueue.types import (
     MICROSECONDS,
     STATES,
-    Action,
     Applied,
     Exchange,
     Job,
@@ -459,23 +459,32 @@ class SQLiteQueue(BaseQueue):
             raise JobNotFound(f"The queue {self.name!r} has no job {id!r}.")
         return done
 
-    def _apply(self, action: Action, filter: JobFilter, as_of: int, limit: int) -> Applied:
+    def _apply(self, act: Act, filter: JobFilter, as_of: int, limit: int) -> Applied:
         return Applied(
             *(self._store or self._open()).apply(
-                self.name, action, *native_filter(filter), as_of, limit
+                self.name, act.action, *native_filter(filter), as_of, limit, act.delay, act.target
             )
         )
 
     def _purge(self, older_than: float, include_failed: bool) -> int:
-        return self._purge_before(older_than, include_failed, None)
+        return self._purge_before(
+            older_than, ("acked", "failed") if include_failed else ("acked",), None
+        )
 
     def _prune(self, limit: int) -> int:
-        return self._purge_before(cast("float", self.retention_seconds), False, limit)
+        return self._purge_before(
+            cast("float", self.retention_seconds), ("acked", "discarded"), limit
+        )
 
-    def _purge_before(self, older_than: float, include_failed: bool, limit: int | None) -> int:
+    def _purge_before(
+        self,
+        older_than: float,
+        kinds: Sequence[Literal["acked", "failed", "discarded"]],
+        limit: int | None,
+    ) -> int:
         store = self._store or self._open()
         before = store.now() - microseconds(older_than, "older_than")
-        return store.purge(self.name, before, include_failed, limit)
+        return store.purge(self.name, before, kinds, limit)
 
     def reclaim_expired_leases(self) -> int:
         return (self._store or self._open()).reclaim(self.name, self.max_retries)

@@ -78,6 +78,7 @@ NativeFilter = tuple[
     int | None,
     int | None,
     tuple[str, ...] | None,
+    int | None,
 ]
 
 
@@ -93,6 +94,7 @@ def native_filter(filter: JobFilter) -> NativeFilter:
         filter.since,
         filter.until,
         filter.ids,
+        filter.min_attempts,
     )
 
 

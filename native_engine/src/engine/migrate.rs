@@ -75,7 +75,12 @@ CREATE TABLE history(
 ";
 
 /// Version 2, a part for each thing that it brings.
-const VERSION_2: &[&str] = &[];
+const VERSION_2: &[&str] = &[DISCARDED];
+
+/// Discarded jobs are pruned after the retention; other dead letters are not.
+const DISCARDED: &str = "
+CREATE INDEX m_discarded ON messages(queue, at) WHERE reason = 'discarded';
+";
 
 /// Brings the tables from whatever version they have to [`VERSION`].
 ///

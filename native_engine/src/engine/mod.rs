@@ -35,8 +35,8 @@ pub use clock::{Clock, ManualClock};
 pub use error::{Error, LeaseLoss, Result};
 pub use fork::{after_fork, before_fork};
 pub use records::{
-    Action, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, Filter, Message, Page,
-    Put, Record, Settlement, Source, State, Stats, Verb,
+    Action, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, Filter, Finished,
+    Message, Page, Put, Record, Settlement, Source, State, Stats, Verb,
 };
 pub use store::{Options, Patience, Store};
 

@@ -315,17 +315,56 @@ pub struct Filter {
     pub until: Option<i64>,
     /// Only these public ids.
     pub ids: Option<Vec<String>>,
+    /// At least so many deliveries.
+    pub min_attempts: Option<i64>,
+}
+
+impl Filter {
+    /// Every job of a state.
+    pub fn of(state: State) -> Self {
+        Self {
+            state,
+            task: None,
+            error_class: None,
+            text: None,
+            group: None,
+            reason: None,
+            since: None,
+            until: None,
+            ids: None,
+            min_attempts: None,
+        }
+    }
 }
 
 /// What `apply` does to each job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Failed to ready.
     Retry,
-    /// Waiting to failed.
+    /// Delayed to ready.
+    RunNow,
+    /// Ready or delayed to delayed, for so many microseconds from now.
+    Delay(i64),
+    /// Waiting or failed to the queue of this name.
+    Move(String),
+    /// Waiting to failed; a running one is asked to stop.
+    Cancel,
+    /// Waiting or failed to failed, as discarded.
     Discard,
     /// Acked or failed to gone.
     Purge,
+}
+
+/// What `purge` removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// Done.
+    Acked,
+    /// All dead letters.
+    Failed,
+    /// Those that somebody discarded.
+    Discarded,
 }
 
 /// What `apply` did.

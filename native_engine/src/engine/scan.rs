@@ -272,7 +272,8 @@ fn matches(row: &Row, filter: &Filter, needle: Option<&str>) -> rusqlite::Result
     if !(same(9, &filter.group)?
         && same(10, &filter.task)?
         && same(12, &filter.reason)?
-        && same(13, &filter.error_class)?)
+        && same(13, &filter.error_class)?
+        && filter.min_attempts.is_none_or(|least| row.get(5).is_ok_and(|n: i64| n >= least)))
     {
         return Ok(false);
     }
@@ -298,6 +299,7 @@ pub(super) fn record_matches(record: &Record, filter: &Filter) -> bool {
         && filter.task.is_none_or_eq(record.task.as_ref())
         && filter.group.is_none_or_eq(record.group.as_ref())
         && filter.reason.is_none_or_eq(record.reason.as_ref())
+        && filter.min_attempts.is_none_or(|least| record.attempts >= least)
         && !(timed && filter.since.is_some_and(|since| time < since))
         && !(timed && filter.until.is_some_and(|until| time > until))
 }

@@ -211,11 +211,23 @@ impl Store {
         since: Option<i64>,
         until: Option<i64>,
         ids: Option<Vec<String>>,
+        min_attempts: Option<i64>,
         limit: usize,
         after: Option<Cursor>,
     ) -> PyResult<(Vec<Record>, Option<Cursor>)> {
         let state = known_state(state)?;
-        let filter = Filter { state, task, error_class, text, group, reason, since, until, ids };
+        let filter = Filter {
+            state,
+            task,
+            error_class,
+            text,
+            group,
+            reason,
+            since,
+            until,
+            ids,
+            min_attempts,
+        };
         let page = detached(py, |patience| self.0.list(queue, &filter, limit, after, patience))?;
         Ok((page.records.into_iter().map(|record| Record::new(py, record)).collect(), page.next))
     }
@@ -234,10 +246,22 @@ impl Store {
         since: Option<i64>,
         until: Option<i64>,
         ids: Option<Vec<String>>,
+        min_attempts: Option<i64>,
         cap: usize,
     ) -> PyResult<usize> {
         let state = known_state(state)?;
-        let filter = Filter { state, task, error_class, text, group, reason, since, until, ids };
+        let filter = Filter {
+            state,
+            task,
+            error_class,
+            text,
+            group,
+            reason,
+            since,
+            until,
+            ids,
+            min_attempts,
+        };
         detached(py, |patience| self.0.count(queue, &filter, cap, patience))
     }
 
@@ -256,19 +280,37 @@ impl Store {
         since: Option<i64>,
         until: Option<i64>,
         ids: Option<Vec<String>>,
+        min_attempts: Option<i64>,
         as_of: i64,
         limit: usize,
+        delay: i64,
+        target: &str,
     ) -> PyResult<(usize, usize, usize, bool)> {
         let action = match action {
             "retry" => engine::Action::Retry,
+            "run_now" => engine::Action::RunNow,
+            "delay" => engine::Action::Delay(delay),
+            "move" => engine::Action::Move(target.to_owned()),
+            "cancel" => engine::Action::Cancel,
             "discard" => engine::Action::Discard,
             "purge" => engine::Action::Purge,
             other => return Err(InvalidInput::new_err(format!("There is no action {other:?}."))),
         };
         let state = known_state(state)?;
-        let until = Some(until.unwrap_or(i64::MAX).min(as_of));
-        let filter = Filter { state, task, error_class, text, group, reason, since, until, ids };
-        let done = detached(py, |patience| self.0.apply(queue, action, &filter, limit, patience))?;
+        let filter = Filter {
+            state,
+            task,
+            error_class,
+            text,
+            group,
+            reason,
+            since,
+            until,
+            ids,
+            min_attempts,
+        };
+        let done =
+            detached(py, |patience| self.0.apply(queue, &action, &filter, as_of, limit, patience))?;
         Ok((done.done, done.changed, done.not_found, done.more))
     }
 
@@ -291,18 +333,24 @@ impl Store {
         detached(py, |patience| self.0.cancel(queue, id, patience))
     }
 
-    #[pyo3(signature = (queue, finished_before, include_failed, limit))]
     fn purge(
         &self,
         py: Python<'_>,
         queue: &str,
         finished_before: i64,
-        include_failed: bool,
+        kinds: Vec<String>,
         limit: Option<usize>,
     ) -> PyResult<usize> {
-        detached(py, |patience| {
-            self.0.purge(queue, finished_before, include_failed, limit, patience)
-        })
+        let kinds = kinds
+            .into_iter()
+            .map(|kind| match kind.as_str() {
+                "acked" => Ok(engine::Finished::Acked),
+                "failed" => Ok(engine::Finished::Failed),
+                "discarded" => Ok(engine::Finished::Discarded),
+                other => Err(InvalidInput::new_err(format!("There is no kind {other:?}."))),
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        detached(py, |patience| self.0.purge(queue, finished_before, &kinds, limit, patience))
     }
 
     fn reclaim(&self, py: Python<'_>, queue: &str, max_retries: i64) -> PyResult<usize> {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from django_localqueue.backends.rqlite import RqliteQueue, schema
 from django_localqueue.exceptions import ForeignDatabase, NewerSchema, NotStored
+from django_localqueue.types import JobFilter
 from tests.contract.helpers import InThread
 from tests.fakes.rqlite import FakeCluster
 
@@ -82,3 +86,36 @@ def test_no_statement_of_the_schema_depends_on_the_node() -> None:
 def test_vacuum_says_what_to_do_instead(queue: RqliteQueue) -> None:
     with pytest.raises(NotStored, match="-auto-vacuum-int"):
         queue.vacuum()
+
+
+def version_1() -> list[list[Any]]:
+    """The statements with which the first version made its tables."""
+    path = Path(__file__).parent / "data" / "schema_1.json"
+    return cast("list[list[Any]]", json.loads(path.read_text()))
+
+
+def test_tables_of_the_first_version_are_brought_up_to_date_with_their_jobs(
+    cluster: FakeCluster, queue: RqliteQueue
+) -> None:
+    for statement in version_1():
+        cluster.database.rows(*statement)
+    cluster.database.rows("INSERT INTO localqueue_queues (name) VALUES ('default')")
+    cluster.database.rows(
+        "INSERT INTO localqueue_messages (id, queue, state, prio, since, at, created, payload)"
+        " VALUES (7, 1, 0, 0, 7, 7, 7, '1')"
+    )
+    assert queue.apply("delay", JobFilter(state="ready"), delay=60).done == 1
+    (version,) = cluster.database.rows("SELECT value FROM localqueue_meta WHERE name = 'schema'")
+    assert list(version) == [schema.VERSION]
+    columns = cluster.database.rows("SELECT name FROM pragma_table_info('localqueue_messages')")
+    assert {name for (name,) in columns} == schema.columns("localqueue_messages")
+
+
+def test_two_that_bring_the_tables_up_to_date_at_once_both_succeed(
+    cluster: FakeCluster, open_queue: Open
+) -> None:
+    for statement in version_1():
+        cluster.database.rows(*statement)
+    queues = [open_queue(cluster.urls[:n]) for n in (1, 2, 3)]
+    ids = [thread.outcome() for thread in [InThread(lambda q=q: q.put(1)) for q in queues]]
+    assert all(id.created for id in ids)
