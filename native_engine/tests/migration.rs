@@ -93,7 +93,10 @@ fn the_jobs_of_an_old_file_go_on() {
     assert_eq!(jobs[0].job_id.as_deref(), Some("blocked"));
     assert_eq!(store.retry_failed("q", "failed", &()).unwrap(), Some(true));
     assert_eq!(exchange(&store, &[], 1).1[0].job_id.as_deref(), Some("failed"));
-    assert_eq!(store.purge("q", i64::MAX, &[Finished::Acked, Finished::Failed], None, &()).unwrap(), 3 + 6 + 2);
+    assert_eq!(
+        store.purge("q", i64::MAX, &[Finished::Acked, Finished::Failed], None, &()).unwrap(),
+        3 + 6 + 2
+    );
 }
 
 #[test]

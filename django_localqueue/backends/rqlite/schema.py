@@ -364,7 +364,7 @@ def prepare(cluster: Cluster) -> Steps[None]:
 
 
 def _missing(
-    cluster: Cluster, level: Literal["weak", "strong"]
+    cluster: Cluster, level: Literal["weak", "strong"], *, again: bool = True
 ) -> Steps[dict[str, set[str]] | None]:
     """Return the columns that the tables lack; None where all is there and up to date."""
     names = "', '".join([*_TABLES, *_VIEWS])
@@ -399,6 +399,8 @@ def _missing(
         late = {column for column, (since, _) in _ADDED.get(name, {}).items() if since > version}
         is_old = version < VERSION and (name in _VIEWS or lacks <= late)
         if not has <= expected[name] or (lacks and not is_old):
+            if again:  # they may have been brought up to date between the two queries
+                return (yield from _missing(cluster, level, again=False))
             raise ForeignDatabase(
                 f"The rqlite database has another {name!r} than this queue's. Rename it, or use a"
                 " cluster of its own for the queue."
