@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,9 +108,14 @@ class History:
     @classmethod
     def read(cls, folder: Path) -> History:
         """Read every ledger in ``folder``."""
+        return cls.of(_lines(folder))
+
+    @classmethod
+    def of(cls, lines: Iterable[dict[str, Any]]) -> History:
+        """Return the history that the lines of ledgers tell."""
         calls: dict[tuple[str, int], Call] = {}
         notes = []
-        for line in _lines(folder):
+        for line in lines:
             if "note" in line:
                 notes.append(line["note"])
                 continue

@@ -40,6 +40,9 @@ class HastyWorker(Worker):
 class Operator(Client):
     """Does everything that isn't putting and working: to jobs of its own where it ends them."""
 
+    #: Rows of 20 kB that one call puts, so that the log grows long.
+    bulk = 200
+
     def __init__(
         self, queue: SQLiteQueue, ledger: Ledger, folder: Path, rng: random.Random
     ) -> None:
@@ -71,7 +74,7 @@ class Operator(Client):
 
     def _bulk(self) -> None:
         """Make the log long, so that it is checkpointed."""
-        self._own.put_many(["x" * 20_000] * 200)
+        self._own.put_many(["x" * 20_000] * self.bulk)
 
     def _retry(self) -> None:
         for record in self._own.list_failed(3):
@@ -103,8 +106,18 @@ class Operator(Client):
         os.waitpid(child, 0)
 
 
-def run(name: str, kind: str, folder: Path, durability: str, seed: float) -> None:
-    """Be the process ``name`` until it is told to stop."""
+def run(
+    name: str,
+    kind: str,
+    folder: Path,
+    durability: str,
+    seed: float,
+    ledger_folder: Path | None = None,
+) -> None:
+    """Be the process ``name`` until it is told to stop.
+
+    The store is in ``folder / "store"``, the ledgers are in ``folder`` unless another is given.
+    """
     rng = random.Random(seed)
     kinds: dict[str, Any] = {"producer": HastyProducer, "worker": HastyWorker}
     with SQLiteQueue(
@@ -113,7 +126,7 @@ def run(name: str, kind: str, folder: Path, durability: str, seed: float) -> Non
     ) as queue:  # fmt: skip
         clients: list[Any] = []
         for number, role in enumerate(KINDS[kind]):
-            ledger = Ledger(folder, f"{name}.{number}")
+            ledger = Ledger(ledger_folder or folder, f"{name}.{number}")
             own = random.Random(rng.random())
             if role == "operator":
                 clients.append(Operator(queue, ledger, folder, own))
