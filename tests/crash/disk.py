@@ -1,7 +1,7 @@
 """What a disk may hold after a power cut: the record of a run, played up to any moment.
 
-What was synced is there. Of what wasn't, any 512 bytes are or are not, and one piece is torn; a file
-that was made or removed is or is not, until its folder was synced.
+What was synced is there. Of what wasn't, any 512 bytes are or are not, and one piece is torn; a
+file that was made or removed is or is not, until its folder was synced.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Disk:
         elif begun is not None:
             # Another sync may have ended meanwhile that covered part of it.
             file, length = begun
-            covered = [one for one in file.pending[:length]]
+            covered = file.pending[:length]
             for one in covered:
                 _apply(file.durable, one)
             del file.pending[: len(covered)]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from django_localqueue.backends.sqlite import SQLiteQueue
+from django_localqueue.exceptions import LocalQueueError
 from tests.chaos.audit import Audit, Rules
 from tests.chaos.ledger import OK, Call, History
 from tests.chaos.stores import QueueStore
@@ -111,10 +112,14 @@ class Player:
 
     def _judge(self, folder: Path) -> dict[str, list[str]]:
         # Nobody but us has it open, so the engine and SQLite may look at it one after the other.
-        with SQLiteQueue(folder, "crash", durability=self._durability) as queue:
-            store = QueueStore(queue)
-            records, stats = store.records(), store.stats()
         history = History.of(self.lines)
+        try:
+            with SQLiteQueue(folder, "crash", durability=self._durability) as queue:
+                store = QueueStore(queue)
+                records, stats = store.records(), store.stats()
+        except LocalQueueError as error:
+            stored = [call for call in history.calls if call.verb == "put" and call.outcome == OK]
+            return {"lost": [f"all: {call}" for call in stored[:1]], "unsound": [str(error)]}
         lost = Audit("queue", history, records, stats, RULES).problems
         lost += _uncounted(history, records)
         return {"lost": lost, "unsound": list(scan.faults(folder / "localqueue.db"))}
