@@ -18,8 +18,10 @@ __all__ = [
     "ManualClock",
     "Put",
     "Record",
+    "Schedule",
     "Stats",
     "Store",
+    "WorkerReport",
     "__version__",
     "after_fork",
     "before_fork",
@@ -127,6 +129,26 @@ class Stats:
     failed: int
     paused: bool
     oldest_ready_at: int | None
+
+@final
+class WorkerReport:
+    name: str
+    seen_at: int
+    alive: bool | None
+    command: str | None
+    record: bytes
+
+@final
+class Schedule:
+    name: str
+    queue: str
+    next_at: int
+    paused: bool
+    last_at: int | None
+    last_id: str | None
+    seen_at: int
+    timing: str
+    record: bytes
 
 @final
 class Store:
@@ -259,6 +281,34 @@ class Store:
     ) -> int: ...
     def reclaim(self, queue: str, max_retries: int) -> int: ...
     def set_paused(self, queue: str, paused: bool) -> None: ...
+    def report_worker(self, name: str, record: bytes, done: str) -> str | None:
+        """Return what the worker is asked to do; ``done`` is the command that it has fulfilled."""
+
+    def workers(self) -> builtins.list[WorkerReport]: ...
+    def command_worker(self, name: str, command: str) -> bool: ...
+    def forget_worker(self, name: str) -> bool: ...
+    def reclaim_from_dead(self, queue: str, max_retries: int) -> int: ...
+    def take_back(self, queue: str, worker: str, max_retries: int) -> int: ...
+    def duty(self, name: str, micros: int, worker: str) -> bool: ...
+    def schedules(self) -> builtins.list[Schedule]: ...
+    def save_schedule(
+        self, name: str, queue: str, next_at: int, timing: str, record: bytes
+    ) -> None:
+        """``next_at`` counts where the schedule is new or its ``timing`` changed."""
+
+    def fire_schedule(
+        self,
+        name: str,
+        due_at: int,
+        next_at: int,
+        queue: str,
+        job: tuple[bytes, str | None, int, int, str | None, int | None, str | None, bytes | None]
+        | None,
+    ) -> builtins.list[Put] | None:
+        """Return None where it isn't due at ``due_at``; without a job an empty list."""
+
+    def pause_schedule(self, name: str, paused: bool, next_at: int | None) -> bool: ...
+    def forget_schedule(self, name: str) -> bool: ...
     def vacuum(self) -> None: ...
     def now(self) -> int: ...
     def close(self) -> None: ...

@@ -21,7 +21,7 @@ from django_localqueue.backends.arguments import (
     text,
     whole,
 )
-from django_localqueue.backends.inspection import InspectableQueue
+from django_localqueue.backends.coordination import CoordinatingQueue
 from django_localqueue.exceptions import (
     Empty,
     InvalidInput,
@@ -42,7 +42,7 @@ from django_localqueue.types import (
 MAX_BATCH = 100_000
 
 
-class BaseQueue(InspectableQueue):
+class BaseQueue(CoordinatingQueue):
     """A named line of jobs in a store.
 
     Args:

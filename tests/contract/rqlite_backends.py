@@ -22,7 +22,7 @@ from tests.fakes.rqlite import FakeCluster
 from tests.fakes.versions import V10, VERSIONS
 from tests.rqlite.nodes import RealCluster
 
-TABLES = ("messages", "history", "ops", "queues")
+TABLES = (*("messages", "history", "ops", "queues", "workers", "duties", "rates", "schedules"),)
 
 
 class TwoClocks:

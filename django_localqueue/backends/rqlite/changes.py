@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.backends.rqlite.records import document
-from django_localqueue.backends.rqlite.statements import LAPSE, LAPSED, OPEN, answer
+from django_localqueue.backends.rqlite.statements import LAPSE, LAPSED, OPEN, PROMOTIONS, answer
 from django_localqueue.transports.statements import Statement
 
 
@@ -116,6 +116,29 @@ def reclaim(op: str, now: int, boot: int, queue: str, max_retries: int) -> list[
     return [
         [_RECLAIM, source, now, boot, op],
         [_THOSE, source, now, boot, op],
+        answer(op),
+    ]
+
+
+_HELD = """INSERT INTO localqueue_do_act (op, now, verb, jobs)
+  SELECT ?4, ?2, 'reclaim', json_group_array(id) FROM (SELECT m.id
+    FROM json_each(?1) source
+    CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
+    CROSS JOIN localqueue_messages m INDEXED BY localqueue_lease
+      ON m.queue = q.id AND m.state = 3 AND m.worker = source.value ->> 3
+    LIMIT ?3)"""
+_ALL_LAPSED = 1 << 62
+_THOSE_OF_THE_DEAD = _THOSE.replace(
+    "its lease ran out, so the worker died or stalled.", "its process is gone."
+)
+
+
+def take_back(op: str, now: int, queue: str, max_retries: int, worker: str) -> list[Statement]:
+    """Give back up to ``PROMOTIONS`` jobs that a worker holds who is dead."""
+    source = document([[queue, 0, max_retries, worker]])
+    return [
+        [_HELD, source, now, PROMOTIONS, op],
+        [_THOSE_OF_THE_DEAD, source, now, _ALL_LAPSED, op],
         answer(op),
     ]
 

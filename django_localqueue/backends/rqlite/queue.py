@@ -16,6 +16,7 @@ from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.rqlite import changes, listing, records, repairs, statements, stores
 from django_localqueue.backends.rqlite.adopt import Adopted, adopt
 from django_localqueue.backends.rqlite.claims import Claim
+from django_localqueue.backends.rqlite.coordination import RqliteCoordination
 from django_localqueue.exceptions import (
     InvalidInput,
     JobNotFound,
@@ -45,7 +46,7 @@ logger = logging.getLogger("django_localqueue.rqlite")
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 
 
-class RqliteQueue(BaseQueue):
+class RqliteQueue(RqliteCoordination, BaseQueue):
     """A queue replicated by an rqlite cluster; several names may share one cluster.
 
     Every verb is one HTTP request to the leader, applied whole or not at all. It is sent again,

@@ -97,6 +97,34 @@ _TABLES = {
   answer TEXT,
   found INTEGER
 ) WITHOUT ROWID""",
+    # What workers share, from version 2 on. ``until`` and the ``next`` of a rate are times of
+    # the clock of leases, ``holder`` an operation's id.
+    "localqueue_workers": """(
+  name TEXT PRIMARY KEY,
+  seen INTEGER NOT NULL,
+  command TEXT,
+  record TEXT NOT NULL
+) WITHOUT ROWID""",
+    "localqueue_duties": """(
+  name TEXT PRIMARY KEY,
+  until INTEGER NOT NULL,
+  holder TEXT NOT NULL
+) WITHOUT ROWID""",
+    "localqueue_rates": """(
+  queue INTEGER PRIMARY KEY,
+  next INTEGER NOT NULL
+)""",
+    "localqueue_schedules": """(
+  name TEXT PRIMARY KEY,
+  queue TEXT NOT NULL,
+  next INTEGER NOT NULL,
+  paused INTEGER NOT NULL DEFAULT 0,
+  last INTEGER,
+  last_id TEXT,
+  seen INTEGER NOT NULL,
+  timing TEXT NOT NULL,
+  record TEXT NOT NULL
+) WITHOUT ROWID""",
 }
 
 # Columns that came after version 1, by table: version, definition. Views and triggers are made

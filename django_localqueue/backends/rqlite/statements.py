@@ -86,14 +86,18 @@ def put(
     The second result has the first id that was given; it is followed by the others without a
     gap. Unless the jobs are ``plain`` the third tells where they stand, as job_id, id, state, at.
     """
-    request: list[Statement] = [
-        [_PUT, op, now, document([queue]), document(rows)],
+    outcome = put_outcome(op, queue, rows)
+    put_them: Statement = [_PUT, op, now, document([queue]), document(rows)]
+    return [put_them, *outcome[: 1 if plain else 2]]
+
+
+def put_outcome(op: str, queue: str, rows: Sequence[Sequence[Any]]) -> list[Statement]:
+    """Read the first id that a put gave, and where its jobs stand; the first is empty if none."""
+    job_ids = [row[1] for row in rows if row[1] is not None]
+    return [
         [_ANSWER, op],
+        [_STANDS, op, document(job_ids), document([queue]), len(rows)],
     ]
-    if not plain:
-        job_ids = [row[1] for row in rows if row[1] is not None]
-        request.append([_STANDS, op, document(job_ids), document([queue]), len(rows)])
-    return request
 
 
 # ---- settling

@@ -21,11 +21,14 @@ from django_localqueue.backends.arguments import (
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.sqlite import stores
+from django_localqueue.backends.sqlite.coordination import SQLiteCoordination
 from django_localqueue.backends.sqlite.records import (
     NativeSettlement,
     job_record,
     native_filter,
+    native_message,
     native_settlement,
+    put_ids,
     undecodable,
 )
 from django_localqueue.exceptions import (
@@ -38,7 +41,6 @@ from django_localqueue.exceptions import (
 from django_localqueue.serializers import Serializer
 from django_localqueue.types import (
     MICROSECONDS,
-    STATES,
     Applied,
     Exchange,
     Job,
@@ -55,7 +57,7 @@ from django_localqueue.types import (
 WAIT = 1.0
 
 
-class SQLiteQueue(BaseQueue):
+class SQLiteQueue(SQLiteCoordination, BaseQueue):
     """A queue in a SQLite file on a local disk; several names may share one file.
 
     Threads may share it, other processes may open the same folder, and a forked
@@ -199,29 +201,9 @@ class SQLiteQueue(BaseQueue):
 
     def _put(self, messages: list[Message]) -> list[JobId]:
         stored = (self._store or self._open()).put(
-            self.name,
-            [
-                (
-                    message.payload,
-                    message.job_id,
-                    message.delay,
-                    message.priority,
-                    message.group_id,
-                    message.max_retries,
-                    message.task,
-                    message.headers,
-                )
-                for message in messages
-            ],
+            self.name, [native_message(message) for message in messages]
         )
-        return [
-            JobId(
-                str(put.id) if message.job_id is None else message.job_id,
-                put.created,
-                STATES[put.state],
-            )
-            for message, put in zip(messages, stored, strict=True)
-        ]
+        return put_ids(messages, stored)
 
     # ---- getting
 

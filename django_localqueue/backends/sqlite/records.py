@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from django_localqueue.backends.arguments import HEADERS, Settlement
+from django_localqueue.backends.arguments import HEADERS, Message, Settlement
 from django_localqueue.exceptions import UndecodablePayload
-from django_localqueue.types import STATES, Attempt, ErrorRecord, JobFilter, JobRecord, Reason
+from django_localqueue.types import (
+    STATES,
+    Attempt,
+    ErrorRecord,
+    JobFilter,
+    JobId,
+    JobRecord,
+    Reason,
+)
 
 if TYPE_CHECKING:
     from django_localqueue import _native
@@ -66,6 +75,35 @@ def native_error(error: ErrorRecord | None) -> tuple[str, str, str, str] | None:
     if error is None:
         return None
     return error.error_class, error.message, error.traceback, error.place
+
+
+NativeMessage = tuple[bytes, str | None, int, int, str | None, int | None, str | None, bytes | None]
+
+
+def native_message(message: Message) -> NativeMessage:
+    """Return the message as the engine takes it."""
+    return (
+        message.payload,
+        message.job_id,
+        message.delay,
+        message.priority,
+        message.group_id,
+        message.max_retries,
+        message.task,
+        message.headers,
+    )
+
+
+def put_ids(messages: Sequence[Message], stored: Sequence[_native.Put]) -> list[JobId]:
+    """Return the ids that ``put`` gives for what the engine stored."""
+    return [
+        JobId(
+            str(put.id) if message.job_id is None else message.job_id,
+            put.created,
+            STATES[put.state],
+        )
+        for message, put in zip(messages, stored, strict=True)
+    ]
 
 
 NativeFilter = tuple[

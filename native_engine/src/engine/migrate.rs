@@ -75,11 +75,42 @@ CREATE TABLE history(
 ";
 
 /// Version 2, a part for each thing that it brings.
-const VERSION_2: &[&str] = &[DISCARDED];
+const VERSION_2: &[&str] = &[DISCARDED, WORKERS];
 
 /// Discarded jobs are pruned after the retention; other dead letters are not.
 const DISCARDED: &str = "
 CREATE INDEX m_discarded ON messages(queue, at) WHERE reason = 'discarded';
+";
+
+/// What workers share. `duties.until` and `rates.next` are times on the boot clock.
+const WORKERS: &str = "
+CREATE TABLE workers(
+  name TEXT PRIMARY KEY,
+  slot INTEGER NOT NULL,
+  seen INTEGER NOT NULL,
+  command TEXT,
+  record BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE duties(
+  name TEXT PRIMARY KEY,
+  until INTEGER NOT NULL,
+  worker TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rates(
+  queue INTEGER PRIMARY KEY,
+  next INTEGER NOT NULL
+) STRICT;
+CREATE TABLE schedules(
+  name TEXT PRIMARY KEY,
+  queue TEXT NOT NULL,
+  next INTEGER NOT NULL,
+  paused INTEGER NOT NULL DEFAULT 0,
+  last INTEGER,
+  last_id TEXT,
+  seen INTEGER NOT NULL,
+  timing TEXT NOT NULL,
+  record BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings the tables from whatever version they have to [`VERSION`].

@@ -16,6 +16,7 @@ mod exchange;
 mod fork;
 mod groups;
 mod inspect;
+mod liveness;
 #[cfg_attr(target_os = "linux", path = "mapping_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "mapping_other.rs")]
 mod mapping;
@@ -24,11 +25,13 @@ mod put;
 mod records;
 mod repair;
 mod scan;
+mod schedules;
 mod schema;
 mod settle;
 mod shared;
 mod store;
 mod sync;
+mod workers;
 mod writer;
 
 pub use clock::{Clock, ManualClock};
@@ -38,7 +41,9 @@ pub use records::{
     Action, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, Filter, Finished,
     Message, Page, Put, Record, Settlement, Source, State, Stats, Verb,
 };
+pub use schedules::Schedule;
 pub use store::{Options, Patience, Store};
+pub use workers::WorkerReport;
 
 /// The version of the SQLite that is compiled in.
 pub fn sqlite_version() -> &'static str {

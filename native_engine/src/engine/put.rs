@@ -40,18 +40,25 @@ impl Store {
         messages: &[Message],
         patience: &dyn Patience,
     ) -> Result<Vec<Put>> {
-        self.write(patience, |write| {
-            let queue = write.queue(queue)?;
-            let mut last = write.last_id()?;
-            let mut puts = Vec::with_capacity(messages.len());
-            for message in messages {
-                let put = put_message(write, queue, message, &mut last)?;
-                puts.push(put);
-            }
-            write.promise = true; // a duplicate writes nothing and is promised all the same
-            Ok(puts)
-        })
+        self.write(patience, |write| put_all(write, queue, messages))
     }
+}
+
+/// Stores all jobs, in the transaction of the caller.
+pub(super) fn put_all(
+    write: &mut Write,
+    queue: &str,
+    messages: &[Message],
+) -> rusqlite::Result<Vec<Put>> {
+    let queue = write.queue(queue)?;
+    let mut last = write.last_id()?;
+    let mut puts = Vec::with_capacity(messages.len());
+    for message in messages {
+        let put = put_message(write, queue, message, &mut last)?;
+        puts.push(put);
+    }
+    write.promise = true; // a duplicate writes nothing and is promised all the same
+    Ok(puts)
 }
 
 fn put_message(

@@ -168,6 +168,7 @@ fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
     // A lease is a time on the boot clock, which starts again with the machine.
     if !is_current(&transaction, &boot_id)? {
         transaction.execute("UPDATE messages SET at = 0 WHERE state = 3", [])?;
+        transaction.execute_batch("DELETE FROM duties; DELETE FROM rates;")?;
         transaction
             .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", (META_BOOT_ID, &boot_id))?;
         failpoint!("open.boot_noted");

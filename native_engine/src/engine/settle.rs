@@ -20,7 +20,7 @@ pub(super) struct Delivered {
     pub(super) since: i64,
     pub(super) group: Option<String>,
     at: i64,
-    attempts: i64,
+    pub(super) attempts: i64,
     receipt: Option<i64>,
     verb: Option<i64>,
     prev_receipt: Option<i64>,
@@ -290,14 +290,36 @@ pub(super) fn lapse(
         .collect::<rusqlite::Result<Vec<_>>>()?;
     for job in &lapsed {
         let worker = job.worker.as_deref().filter(|name| !name.is_empty()).unwrap_or("a worker");
-        let error = Failure {
-            message: format!(
-                "Delivery {} to {worker} was never settled: its lease ran out, so the worker died or stalled.",
-                job.attempts
-            ),
-            ..Failure::default()
-        };
-        give_back(write, job, Verb::Lapse, 0, max_retries, Some(&error))?;
+        let message = format!(
+            "Delivery {} to {worker} was never settled: its lease ran out, so the worker died or stalled.",
+            job.attempts
+        );
+        lapse_one(write, job, max_retries, message)?;
     }
     Ok(lapsed.len())
+}
+
+/// Ends a delivery whose worker will not settle it; `message` says why.
+pub(super) fn lapse_one(
+    write: &mut Write,
+    job: &Delivered,
+    max_retries: i64,
+    message: String,
+) -> rusqlite::Result<()> {
+    let error = Failure { message, ..Failure::default() };
+    give_back(write, job, Verb::Lapse, 0, max_retries, Some(&error))
+}
+
+/// Jobs of a queue that are in the hands of one worker.
+pub(super) fn load_delivered_to(
+    db: &Connection,
+    queue: i64,
+    worker: &str,
+    limit: usize,
+) -> rusqlite::Result<Vec<Delivered>> {
+    db.prepare_cached(select_delivered!(
+        "INDEXED BY m_taken WHERE queue = ?1 AND state = 3 AND worker = ?2 LIMIT ?3"
+    ))?
+    .query_map((queue, worker, limit), Delivered::from_row)?
+    .collect()
 }

@@ -12,6 +12,7 @@ use super::checkpoint::Checkpointer;
 use super::clock::Clock;
 use super::error::{Error, Result};
 use super::fork::{self, FORKING};
+use super::liveness::Liveness;
 use super::records::Durability;
 use super::schema;
 use super::shared::Shared;
@@ -73,6 +74,7 @@ pub struct Store {
     pub(super) reader: Mutex<Option<Connection>>,
     pub(super) syncer: Syncer,
     pub(super) checkpointer: Checkpointer,
+    pub(super) liveness: Liveness,
     closed: AtomicBool,
     pub(super) pid: u32,
 }
@@ -100,6 +102,7 @@ impl Store {
             busy: AtomicBool::new(false),
             turn: std::sync::atomic::AtomicUsize::new(0),
             syncer: Syncer::new(path.as_deref().unwrap_or(Path::new(""))),
+            liveness: Liveness::new(path.as_deref().map(|path| beside(path, "-workers"))),
             path,
             options,
             slot: Mutex::default(),
@@ -119,6 +122,11 @@ impl Store {
     /// The database file; None in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// The file whose bytes live workers hold.
+    pub(super) fn workers_path(&self) -> PathBuf {
+        beside(self.path.as_deref().unwrap_or(Path::new(":memory:")), "-workers")
     }
 
     /// The store's wall time, microseconds since the epoch.

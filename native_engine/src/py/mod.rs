@@ -2,6 +2,7 @@
 
 mod error;
 mod records;
+mod workers;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -436,6 +437,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Attempt>()?;
     module.add_class::<Record>()?;
     module.add_class::<Stats>()?;
+    module.add_class::<workers::WorkerReport>()?;
+    module.add_class::<workers::Schedule>()?;
     module.add_function(wrap_pyfunction!(before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork, module)?)?;
     Ok(())
