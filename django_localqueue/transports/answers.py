@@ -47,7 +47,8 @@ class Call:
     """One request as the caller means it, wherever it will be sent.
 
     ``repeatable`` says that applying it twice is the same as once; then an unknown outcome is
-    settled by sending it again. Reads always are.
+    settled by sending it again. Reads always are. A failed constraint whose text holds
+    ``guard`` says that an earlier copy may have been applied.
     """
 
     endpoint: Endpoint
@@ -55,6 +56,7 @@ class Call:
     body: bytes = field(repr=False)
     repeatable: bool
     level: Level | None = None
+    guard: str = ""
 
     @property
     def reads(self) -> bool:
@@ -246,6 +248,8 @@ def _read_slot_error(
 ) -> Failed:
     text = str(slots[index]["error"])
     error = _statement_error(text)
+    if call.guard and error is errors.ConstraintFailed and call.guard in text:
+        error = errors.GuardFailed
     if not call.reads and not _rolled_back(call, slots, index, version, error):
         return Failed("unknown", "stop", text, errors.PartlyApplied)
     return Failed("not applied", "stop", text, error)
@@ -271,7 +275,7 @@ def _rolled_back(
     if index < len(call.statements) - 1:
         return True
     if call.endpoint == "request":
-        return error is errors.ConstraintFailed
+        return issubclass(error, errors.ConstraintFailed)
     sql = call.statements[index][0]
     return not statements.returns_rows(sql) or (
         len(version) >= 3 and version >= _RETURNING_ROLLS_BACK

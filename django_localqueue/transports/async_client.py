@@ -60,10 +60,11 @@ class AsyncRqliteClient:
         return f"<{type(self).__name__} {urls}>"
 
     async def execute(
-        self, statements: Sequence[Statement], *, repeatable: bool = False
+        self, statements: Sequence[Statement], *, repeatable: bool = False, guard: str = ""
     ) -> tuple[Result, ...]:
         """Apply writes in one transaction; see ``Cluster.execute``."""
-        return await self.run(self.cluster.execute(statements, repeatable=repeatable))
+        steps = self.cluster.execute(statements, repeatable=repeatable, guard=guard)
+        return await self.run(steps)
 
     async def request(
         self, statements: Sequence[Statement], *, repeatable: bool = False

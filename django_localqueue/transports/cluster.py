@@ -106,14 +106,21 @@ class Cluster:
             self._headers["authorization"] = login.header()
 
     def execute(
-        self, statements: Sequence[Statement], *, repeatable: bool, total: float | None = None
+        self,
+        statements: Sequence[Statement],
+        *,
+        repeatable: bool,
+        total: float | None = None,
+        guard: str = "",
     ) -> Steps[tuple[Result, ...]]:
         """Apply ``statements`` in one transaction and return a result for each.
 
         ``repeatable`` promises that applying them twice is the same as once, so that they may
         be sent again when the outcome is unknown; see ``call`` for ``total`` and the errors.
+        ``guard`` names a table of which a constraint fails where they were applied before:
+        then ``GuardFailed`` is raised, whatever became of earlier copies.
         """
-        return self.call(self._call("execute", statements, repeatable), total)
+        return self.call(self._call("execute", statements, repeatable, guard=guard), total)
 
     def request(
         self, statements: Sequence[Statement], *, repeatable: bool, total: float | None = None
@@ -140,8 +147,9 @@ class Cluster:
         statements: Sequence[Statement],
         repeatable: bool,
         level: Level | None = None,
+        guard: str = "",
     ) -> Call:
-        return Call(endpoint, statements, encode(statements), repeatable, level)
+        return Call(endpoint, statements, encode(statements), repeatable, level, guard)
 
     def call(self, call: Call, total: float | None = None) -> Steps[tuple[Result, ...]]:
         """Send ``call`` until its outcome is known or ``total`` seconds have passed.
@@ -313,7 +321,8 @@ class _Attempts:
         message = f"{node.url}: {failed.text}"
         if self.call.reads or not self._unknown:
             raise failed.error(message)
-        if issubclass(failed.error, (OutcomeUnknown, errors.AppliedUnread)):
+        told = (OutcomeUnknown, errors.AppliedUnread, errors.GuardFailed)
+        if issubclass(failed.error, told):
             raise failed.error(message)
         raise OutcomeUnknown(
             f"{message}. Whether the write was applied cannot be known; it may be sent again."

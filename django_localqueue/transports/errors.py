@@ -47,6 +47,14 @@ class ConstraintFailed(StatementFailed):
     """A statement broke a constraint of its table; nothing was changed."""
 
 
+class GuardFailed(ConstraintFailed):
+    """A request that is applied once at most was refused by its own guard.
+
+    Either an earlier copy of it was applied, or what it presumes isn't so. This copy changed
+    nothing.
+    """
+
+
 class TableMissing(StatementFailed):
     """A statement named a table or a column that is not there; nothing was changed."""
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from django_localqueue.exceptions import InvalidInput
@@ -36,6 +37,7 @@ def text(value: str) -> tuple[str, tuple[str, ...]]:
     return "(? || ?)", (value[:cut], value[cut:])
 
 
+@lru_cache(maxsize=1024)
 def returns_rows(sql: str) -> bool:
     """Tell whether a write has a RETURNING clause, in the only form that rqlite sees."""
     return _RETURNING.search(sql) is not None
@@ -65,6 +67,7 @@ def check_text(value: str, name: str) -> str:
     return value
 
 
+@lru_cache(maxsize=1024)
 def _checked_sql(sql: Any) -> str:
     if not check_text(sql, "SQL").strip():
         raise InvalidInput("A statement is empty.")
