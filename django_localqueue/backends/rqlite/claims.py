@@ -6,14 +6,17 @@ import contextlib
 import json
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from django_localqueue.backends.arguments import microseconds
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.backends.rqlite import records, statements
+from django_localqueue.backends.rqlite import fast, records, statements
 from django_localqueue.backends.rqlite.statements import SettleRow
-from django_localqueue.backends.rqlite.stores import SharedStore
+from django_localqueue.backends.rqlite.stores import SharedStore, after_a_write
 from django_localqueue.exceptions import LocalQueueError, OutcomeUnknown
+from django_localqueue.transports.errors import GuardFailed
+from django_localqueue.transports.statements import Statement
 from django_localqueue.types import MICROSECONDS, Job
 
 #: Microseconds that a busy queue may leave due jobs and lapsed leases to themselves.
@@ -87,48 +90,66 @@ class Claim:
         shared = self.shared
         now, boot = shared.times()
         op = statements.operation(now)
-        request = statements.settle(op, now, boot, rows) if rows else []
-        told = len(request) - 1
-        if want:
-            if self._may_promote(now, boot):
-                request += statements.promote(now, boot, self._sources, want, self._min_priority)
-            request += statements.claim(
-                op,
-                now,
-                boot,
-                self._sources,
-                want,
-                floor=self._min_priority,
-                worker=self._worker,
-                turn=shared.turn if self._round_robin else None,
-            )
-        results = shared.execute(request)
+        promote: list[Statement] = []
+        if want and self._may_promote(now, boot):
+            promote = statements.promote(now, boot, self._sources, want, self._min_priority)
         verdicts: list[str | None] = [None] * len(rows)
+        short = fast.ack(op, now, boot, rows, want > 0) if rows else [fast.claims(op, now)]
+        taken = None
+        if short is not None:
+            # Refused where a lease was lost, or where a copy of it was applied.
+            with contextlib.suppress(GuardFailed):
+                claim = self._claim(op, now, boot, want, again=False)
+                taken = shared.execute([*short, *promote, *claim], fast.GUARD)[-1].rows
+        if taken is None:
+            with contextlib.nullcontext() if short is None else after_a_write():
+                settle = statements.settle(op, now, boot, rows) if rows else []
+                claim = self._claim(op, now, boot, want, again=True)
+                results = shared.execute([*settle, *promote, *claim])
+            if rows:
+                verdicts = self._verdicts(op, results[len(settle) - 1].rows, len(rows))
+            taken = results[-2].rows if want else ()
+            if want and not taken:
+                # An earlier copy may have taken jobs; where this fails their leases run out.
+                with contextlib.suppress(LocalQueueError):
+                    again = statements.claimed(op, boot, self._sources)
+                    taken = shared.read_after_a_write([again])[0].rows
         if rows:
-            answer = results[told].rows
-            if not answer:
-                answer = shared.read_after_a_write([statements.answer(op)])[0].rows
-            if not answer:
-                raise OutcomeUnknown("What became of the jobs that were settled can't be read.")
-            for index, verdict in json.loads(answer[0][0]):
-                verdicts[index] = verdict
             shared.bell.ring()  # a job given back, or the next of a group
         if not want:
             return verdicts, [], []
-        # Nothing may mean that an earlier copy of the request took the jobs.
-        taken = results[-2].rows
-        if not taken:
-            # Where this fails there is nothing to tell of jobs, and their leases run out.
-            with contextlib.suppress(LocalQueueError):
-                again = statements.claimed(op, boot, self._sources)
-                taken = shared.read_after_a_write([again])[0].rows
-        jobs, bad = self._delivered(taken, now)
+        jobs, bad = self._delivered([statements.facts(row) for row in taken], now)
         shared.busy = bool(taken)
         self._promotes = not taken
         if len(taken) < want:  # the next has time to look, and more may be due than were promoted
             for name, _, _ in self._sources:
                 shared.promoted.pop(name, None)
         return verdicts, jobs, bad
+
+    def _claim(self, op: str, now: int, boot: int, want: int, *, again: bool) -> list[Statement]:
+        if not want:
+            return []
+        return statements.claim(
+            op,
+            now,
+            boot,
+            self._sources,
+            want,
+            floor=self._min_priority,
+            worker=self._worker,
+            turn=self.shared.turn if self._round_robin else None,
+            again=again,
+        )
+
+    def _verdicts(self, op: str, told: Sequence[Any], count: int) -> list[str | None]:
+        """Return what became of each settlement; ``told`` is empty if an earlier copy did it."""
+        if not told:
+            told = self.shared.read_after_a_write([statements.answer(op)])[0].rows
+        if not told:
+            raise OutcomeUnknown("What became of the jobs that were settled can't be read.")
+        if told[0][0] is None:  # noted by the short way, in which all of them held
+            return [None] * count
+        return [verdict for _, verdict in sorted(json.loads(told[0][0]), key=itemgetter(0))]
 
     def _may_promote(self, now: int, boot: int) -> bool:
         """Whether something may be due or lapsed: looked at twice a second, and where none came."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -13,7 +14,15 @@ from typing import Any, cast
 from django_localqueue.backends.arguments import Act, Message, Settlement, microseconds
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.leases import lost_lease
-from django_localqueue.backends.rqlite import changes, listing, records, repairs, statements, stores
+from django_localqueue.backends.rqlite import (
+    changes,
+    fast,
+    listing,
+    records,
+    repairs,
+    statements,
+    stores,
+)
 from django_localqueue.backends.rqlite.adopt import Adopted, adopt
 from django_localqueue.backends.rqlite.claims import Claim
 from django_localqueue.backends.rqlite.coordination import RqliteCoordination
@@ -26,6 +35,7 @@ from django_localqueue.exceptions import (
 )
 from django_localqueue.serializers import Serializer
 from django_localqueue.transports.cluster import Timeouts
+from django_localqueue.transports.errors import GuardFailed
 from django_localqueue.transports.nodes import NodeFacts
 from django_localqueue.transports.tls import Tls
 from django_localqueue.types import (
@@ -163,14 +173,15 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         for index, message in enumerate(messages):
             sent.setdefault(index if message.job_id is None else message.job_id, message)
         rows = [records.put_row(message) for message in sent.values()]
-        if plain and len(rows) == 1:
-            stored = shared.execute(statements.put_one(op, now, self.name, rows[0]))[0].rows
-            if stored:
-                shared.bell.ring()
-                return records.put_ids(messages, stored[0][0], now, [])
-            with stores.after_a_write():
-                results = shared.request(statements.put(op, now, self.name, rows, plain))
-        else:
+        short = fast.put(op, now, self.name, rows[0]) if len(rows) == 1 else None
+        if short is not None:
+            # Refused where the job_id is there already, or where a copy of it was applied.
+            with contextlib.suppress(GuardFailed):
+                stored = shared.execute(short, fast.GUARD)[-1]
+                if stored.rows_affected:
+                    shared.bell.ring()
+                    return records.put_ids(messages, stored.last_insert_id, now, [])
+        with contextlib.nullcontext() if short is None else stores.after_a_write():
             results = shared.request(statements.put(op, now, self.name, rows, plain))
         shared.bell.ring()
         stands = [] if plain else results[2].rows

@@ -26,8 +26,8 @@ ACK, NACK, FAIL, RELEASE, LAPSE = range(1, 6)
 VERBS = {"ack": ACK, "nack": NACK, "fail": FAIL, "release": RELEASE}
 
 #: The highest id ever given; that of a job that was purged is remembered.
-LAST_ID = """max(coalesce((SELECT max(id) FROM localqueue_messages), 0),
-    (SELECT value FROM localqueue_meta WHERE name = 'last_id'))"""
+LAST_ID = """max(coalesce((SELECT max(id) FROM localqueue_messages),0),\
+(SELECT value FROM localqueue_meta WHERE name='last_id'))"""
 
 # ``at`` is the due time, lease end or finish time by state, and a waiting job's own time
 # otherwise; ``since`` orders claims. Each index but the last two holds one state only, so that

@@ -6,6 +6,7 @@ travel in JSON documents, where rqlite takes none of them for a BLOB.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -26,11 +27,11 @@ _USED_UP = 16
 
 def operation(now: int) -> str:
     """Return a new id, greater than those of earlier times; nobody can guess it."""
-    return f"{max(now, 0):016x}{secrets.token_hex(10)}"
+    return f"{max(now, 0):013x}{secrets.token_urlsafe(12)}"
 
 
 _FORGET = """DELETE FROM localqueue_ops WHERE op IN (SELECT op FROM localqueue_ops
-  WHERE op < printf('%016x', ?1) ORDER BY op LIMIT 256)"""
+  WHERE op < printf('%013x', ?1) ORDER BY op LIMIT 256)"""
 
 
 def forget(now: int) -> Statement:
@@ -39,31 +40,6 @@ def forget(now: int) -> Statement:
 
 
 # ---- putting
-
-_PUT_ONE = f"""INSERT INTO localqueue_messages (id, queue, state, prio, since, at, created, payload,
-    max_retries, task, headers)
-  SELECT id, queue, iif(delay > 0, 1, 0), ?3 ->> 4, iif(delay > 0, 0, id),
-    iif(delay > 0, ?2 + delay, id), ?2, ?3 ->> 1, ?3 ->> 6, ?3 ->> 7, ?3 ->> 8
-  FROM (SELECT max(?2, 1 + {schema.LAST_ID}) AS id, ?3 ->> 3 AS delay,
-      (SELECT id FROM localqueue_queues WHERE name = ?3 ->> 0) AS queue)
-  WHERE queue IS NOT NULL AND NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?1)
-  RETURNING id"""
-_PUT_WAS_DONE = """INSERT OR IGNORE INTO localqueue_ops (op, at, verb, answer)
-  SELECT ?1, ?2, 'put', (SELECT max(id) FROM localqueue_messages)
-  WHERE EXISTS (SELECT 1 FROM localqueue_queues WHERE name = ?3 ->> 0)"""
-
-
-def put_one(op: str, now: int, queue: str, row: Sequence[Any]) -> list[Statement]:
-    """Store a job that has neither job_id nor group; the first result has its id.
-
-    It has none where the queue is new, or an earlier copy of the request was applied: then
-    ``put`` with the same operation tells.
-    """
-    return [
-        [_PUT_ONE, op, now, document([queue, *row])],
-        [_PUT_WAS_DONE, op, now, document([queue])],
-    ]
-
 
 _PUT = "INSERT INTO localqueue_do_put (op, now, queue, jobs) VALUES (?1, ?2, ?3 ->> 0, ?4)"
 _ANSWER = "SELECT answer, verb, found FROM localqueue_ops WHERE op = ?"
@@ -229,19 +205,17 @@ _OURS = """json_each(?1) source
         AND m.receipt > ?3 || ':' AND m.receipt < ?3 || ';'"""
 
 # ``found`` says that an operation has claimed: a late copy of it takes no other jobs.
-_NOT_CLAIMED = "NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?3 AND found = 1)"
+_NOT_CLAIMED = " AND NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?3 AND found = 1)"
 _HAS_CLAIMED = """INSERT INTO localqueue_ops (op, at, verb, found) VALUES (?1, ?2, 'claim', 1)
   ON CONFLICT (op) DO UPDATE SET found = 1"""
 # No UPDATE FROM here: rqlite 8 would not see that it returns rows.
-_TAKE = f"""UPDATE localqueue_messages SET
-    state = 3, attempts = attempts + 1, prev_receipt = receipt, prev_verb = verb, verb = NULL,
-    started = ?4, worker = ?5 ->> 0, waited = since,
-    since = iif(grp IS NULL, since, max(?4, {schema.LAST_ID})),"""
+_TAKE = f"""UPDATE localqueue_messages SET state=3,attempts=attempts+1,prev_receipt=receipt,\
+prev_verb=verb,verb=NULL,started=?4,worker=?5->>0,waited=since,\
+since=iif(grp IS NULL,since,max(?4,{schema.LAST_ID})),"""
 _SOURCE = """FROM json_each(?1) source
         CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
       WHERE q.id = localqueue_messages.queue)"""
-_CLAIM = f"""{_TAKE}
-    at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
+_CLAIM = f"""{_TAKE}at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
     receipt = ?3 || ':' || id || ':' || (SELECT source."key" {_SOURCE}
   WHERE id IN (SELECT job FROM (SELECT m.id AS job, source."key" AS source,
         row_number() OVER (PARTITION BY source."key" ORDER BY m.prio DESC, m.since, m.id) AS turn
@@ -250,19 +224,15 @@ _CLAIM = f"""{_TAKE}
         WHERE head.queue = q.id AND head.state = 0 AND head.prio >= ?6
           AND head.attempts <= coalesce(head.max_retries, source.value ->> 2)
         ORDER BY head.prio DESC, head.since, head.id LIMIT ?7))
-    ORDER BY iif(?8, turn, source), iif(?8, (source + ?9) % ?10, turn) LIMIT ?7)
-  AND {_NOT_CLAIMED}
-  RETURNING {", ".join(CLAIMED)}"""
-# The same for one source, which is prepared in half the time.
-_CLAIM_FROM_ONE = f"""{_TAKE}
-    at = ?2 + (?1 ->> 1), receipt = ?3 || ':' || id || ':0'
-  WHERE id IN (SELECT id FROM localqueue_messages INDEXED BY localqueue_ready
-    WHERE queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0 AND paused = 0)
-      AND state = 0 AND prio >= ?6 AND attempts <= coalesce(max_retries, ?1 ->> 2)
-    ORDER BY prio DESC, since, id LIMIT ?7)
-  AND {_NOT_CLAIMED}
-  RETURNING {", ".join(CLAIMED)}"""
-_CLAIMED = f"SELECT {', '.join(f'm.{column}' for column in CLAIMED)} FROM {_OURS}"
+    ORDER BY iif(?8, turn, source), iif(?8, (source + ?9) % ?10, turn) LIMIT ?7)"""
+# The same for one source, which is prepared in half the time; for one job without a list.
+_CLAIM_FROM_ONE = f"""{_TAKE}at=?2+(?1->>1),receipt=?3||':'||id||':0' WHERE id IN(SELECT id
+ FROM localqueue_messages INDEXED BY localqueue_ready WHERE queue=(SELECT id FROM localqueue_queues
+ WHERE name=?1->>0 AND paused=0) AND state=0 AND prio>=?6 AND attempts<=coalesce(max_retries,?1->>2)
+ ORDER BY prio DESC,since,id LIMIT ?7)"""
+_CLAIM_ONE = _CLAIM_FROM_ONE.replace("id IN(", "id=(")
+_FACTS = f"payload,json_array({','.join(CLAIMED[:-1])})"
+_CLAIMED = f"SELECT m.payload, json_array({', '.join(f'm.{c}' for c in CLAIMED[:-1])}) FROM {_OURS}"
 
 
 def promote(
@@ -287,19 +257,34 @@ def claim(
     floor: int,
     worker: str,
     turn: int | None,
+    again: bool,
 ) -> list[Statement]:
-    """Take up to ``want`` jobs; the first result has ``CLAIMED`` of each, in no order.
+    """Take up to ``want`` jobs; the first result has each in no order, for ``facts``.
+
+    ``again`` where an earlier copy may have claimed: nothing is taken then.
 
     ``turn`` is the index of the source that is first to take from when taking turns. A receipt
     is ``token``, the job's key, and the index of its source.
     """
     values = [boot, token, now, document([worker]), floor, want]
-    done: Statement = [_HAS_CLAIMED, token, now]
     count = len(sources)
     if count == 1:
-        return [[_CLAIM_FROM_ONE, document(sources[0]), *values], done]
-    turns = [0, 0, 1] if turn is None else [1, count - turn % count, count]
-    return [[_CLAIM, document(sources), *values, *turns], done]
+        sql, named = _CLAIM_ONE if want == 1 else _CLAIM_FROM_ONE, document(sources[0])
+    else:
+        sql, named = _CLAIM, document(sources)
+        values += [0, 0, 1] if turn is None else [1, count - turn % count, count]
+    if not again:
+        return [[f"{sql} RETURNING {_FACTS}", named, *values]]
+    return [
+        [f"{sql}{_NOT_CLAIMED} RETURNING {_FACTS}", named, *values],
+        [_HAS_CLAIMED, token, now],
+    ]
+
+
+def facts(row: Sequence[Any]) -> list[Any]:
+    """Return ``CLAIMED`` of a row that a claim returned."""
+    payload, others = row
+    return [*json.loads(others), payload]
 
 
 def claimed(token: str, boot: int, sources: Sequence[Source]) -> Statement:

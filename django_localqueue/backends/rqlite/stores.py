@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django_localqueue.backends.rqlite import schema
@@ -68,9 +69,12 @@ class SharedStore:
         now = self.client.run(self.client.clock.now())
         return now, now
 
-    def execute(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
-        """Apply writes that may be applied twice; sent again until their outcome is known."""
-        return self._write(self.client.execute, statements)
+    def execute(self, statements: Sequence[Statement], guard: str = "") -> tuple[Result, ...]:
+        """Apply writes that may be applied twice; sent again until their outcome is known.
+
+        ``guard`` as ``Cluster.execute`` takes it.
+        """
+        return self._write(partial(self.client.execute, guard=guard), statements)
 
     def request(self, statements: Sequence[Statement]) -> tuple[Result, ...]:
         """As ``execute``, with reads among the writes; each statement costs more."""

@@ -87,7 +87,7 @@ VERBS: dict[str, Verb] = {
         {"ready": 1, "delayed": 1},
     ),
     "put with a job_id": Verb(
-        "request", nothing, lambda q, _: q.put(1, "x"), lambda id: id.created, {"ready": 1}
+        "execute", nothing, lambda q, _: q.put(1, "x"), lambda id: id.created, {"ready": 1}
     ),
     "put_many": Verb(
         "request",
