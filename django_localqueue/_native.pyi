@@ -109,6 +109,7 @@ class Record:
     task: str | None
     headers: bytes | None
     reason: str | None
+    failure: int | None
     error: Error | None
     started_at: int | None
     lease_expires_at: int | None
@@ -117,6 +118,20 @@ class Record:
     cancel_requested: bool
     cursor: tuple[int, int]
     history: list[Attempt]
+
+@final
+class FailureGroup:
+    id: int
+    error_class: str
+    place: str
+    task: str
+    total: int
+    hour: int
+    day: int
+    week: int
+    first_at: int
+    last_at: int
+    series: list[int]
 
 @final
 class Stats:
@@ -228,6 +243,7 @@ class Store:
         until: int | None,
         ids: Sequence[str] | None,
         min_attempts: int | None,
+        failure: int | None,
         limit: int,
         after: tuple[int, int] | None,
     ) -> tuple[list[Record], tuple[int, int] | None]: ...
@@ -244,6 +260,7 @@ class Store:
         until: int | None,
         ids: Sequence[str] | None,
         min_attempts: int | None,
+        failure: int | None,
         cap: int,
     ) -> int: ...
     def apply(
@@ -260,12 +277,21 @@ class Store:
         until: int | None,
         ids: Sequence[str] | None,
         min_attempts: int | None,
+        failure: int | None,
         as_of: int,
         limit: int,
         delay: int,
         target: str,
     ) -> tuple[int, int, int, bool]:
         """Return done, changed meanwhile, not found, and whether more are left."""
+
+    def failures(
+        self, queue: str, limit: int, after: tuple[int, int] | None
+    ) -> builtins.list[FailureGroup]: ...
+    def activity(
+        self, queue: str, since: int, until: int, step: int
+    ) -> builtins.list[tuple[int, int, int]]:
+        """Return begin, acked and failed of each step; all times are multiples of a minute."""
 
     def list_failed(self, queue: str, limit: int, offset: int) -> builtins.list[Record]: ...
     def retry_failed(self, queue: str, id: str) -> bool | None:

@@ -150,7 +150,7 @@ class JobRecord:
 
     ``cursor`` is what ``list`` takes as ``after`` to go on behind this record.
     ``history`` holds the ended attempts, oldest first; it and the traceback of ``error``
-    are filled by ``lookup`` only.
+    are filled by ``lookup`` only. ``failure`` is the key of the failure group of a dead letter.
     """
 
     id: str
@@ -167,6 +167,7 @@ class JobRecord:
     task: str | None = None
     headers: Mapping[str, Any] = field(default_factory=dict)
     reason: Reason | None = None
+    failure: str | None = None
     error: ErrorRecord | None = None
     waiting_since: int | None = None
     due_at: int | None = None
@@ -307,7 +308,8 @@ class JobFilter:
     place, task and id; ``error_class``, ``task`` and ``group_id`` are compared
     whole. ``since`` and ``until`` bound the time that orders the state: finished
     (acked, failed), due (delayed), lease end (processing: not bounded), waiting
-    since (ready). ``ids`` are public ids; ``min_attempts`` deliveries at least.
+    since (ready). ``ids`` are public ids; ``min_attempts`` deliveries at least;
+    ``failure`` is the ``key`` of a failure group, whose dead letters are meant.
     """
 
     state: State = "failed"
@@ -320,6 +322,48 @@ class JobFilter:
     until: int | None = None
     ids: tuple[str, ...] | None = None
     min_attempts: int | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Dead letters of a queue with one error class at one place in one task.
+
+    ``total`` are those that are dead letters now; ``hour``, ``day`` and ``week`` those of them
+    that failed in that time, rounded up to five minutes; ``series`` those of the week, a
+    number for each six hours, oldest first. ``error_class``, ``place`` and ``task`` are empty
+    where they aren't known. ``cursor`` is what ``failures`` takes as ``after``.
+    """
+
+    key: str
+    error_class: str
+    place: str
+    task: str
+    total: int
+    hour: int
+    day: int
+    week: int
+    first_at: int
+    last_at: int
+    series: tuple[int, ...] = ()
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Where a list of groups goes on behind this one."""
+        return self.last_at, int(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a queue did in one step of time that begins at ``at``.
+
+    ``acked`` jobs were done; ``failed`` became dead letters by an error, whatever became of
+    them since.
+    """
+
+    at: int
+    acked: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ class Act:
     target: str = ""
 
 
+def failure_number(key: str) -> int:
+    """Return the number of a failure group; one that no group has for what isn't a key."""
+    return int(key) if key.isascii() and key.isdigit() and len(key) < 19 else -1
+
+
 def text(value: object, name: str, *, limit: int = MAX_NAME, empty: bool = False) -> str:
     """Return ``value`` if it is storable text; raises ``InvalidInput`` naming ``name``."""
     if not isinstance(value, str):

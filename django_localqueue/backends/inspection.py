@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from django_localqueue.backends.arguments import Act, microseconds, seconds, text, whole
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.types import (
+    MICROSECONDS,
     STATES,
     Action,
+    Activity,
     Applied,
+    FailureGroup,
     JobFilter,
     JobRecord,
     Page,
@@ -19,6 +22,8 @@ from django_localqueue.types import (
     Stats,
 )
 
+MAX_TIME = 2**62
+MAX_STEPS = 5_000
 #: The states of the jobs that each action takes.
 SUITS: Mapping[str, tuple[State, ...]] = {
     "retry": ("failed",),
@@ -68,6 +73,47 @@ class InspectableQueue(ABC):
         """Return how many jobs match, counting no further than ``cap``."""
         whole(cap, "cap", 1, 10_000_000)
         return self._count(self._filter(filter), cap)
+
+    def failures(
+        self, limit: int = 100, after: tuple[int, int] | None = None
+    ) -> list_[FailureGroup]:
+        """Return the dead letters grouped by what went wrong, the group seen last first.
+
+        Cancelled and discarded jobs are in no group. Costs the same however many there are.
+
+        Args:
+            limit: groups, 1 to 1,000.
+            after: ``cursor`` of the group to go on behind.
+        """
+        whole(limit, "limit", 1, 1_000)
+        return self._failures(limit, after)
+
+    def activity(self, since: int, until: int, step: int = 60) -> list_[Activity]:
+        """Return how many jobs were done and how many failed, in steps of ``step`` seconds.
+
+        Kept for five weeks. Jobs that were acked are counted up to the last closed minute by
+        the first call after it, in short transactions; what was acked since is added.
+
+        Args:
+            since: microseconds since the epoch; the first step begins at the multiple of
+                ``step`` before it.
+            until: microseconds since the epoch; the last step ends at or after it.
+            step: seconds, whole minutes.
+
+        Raises ``InvalidInput`` for more than 5,000 steps.
+        """
+        whole(step, "step", 60, 35 * 86_400)
+        if step % 60:
+            raise InvalidInput(f"step must be whole minutes in seconds, and it is {step}.")
+        micros = step * MICROSECONDS
+        first = whole(since, "since", 0, MAX_TIME) // micros * micros
+        end = -(-whole(until, "until", 0, MAX_TIME) // micros) * micros
+        if (end - first) // micros > MAX_STEPS:
+            raise InvalidInput(
+                f"From since to until are {(end - first) // micros} steps, and at most"
+                f" {MAX_STEPS} are counted; take a longer step."
+            )
+        return self._activity(first, end, micros)
 
     def list_failed(self, limit: int = 100, offset: int = 0) -> list_[JobRecord]:
         """Return dead letters, newest first.
@@ -194,6 +240,12 @@ class InspectableQueue(ABC):
 
     @abstractmethod
     def _count(self, filter: JobFilter, cap: int) -> int: ...
+
+    @abstractmethod
+    def _failures(self, limit: int, after: tuple[int, int] | None) -> list_[FailureGroup]: ...
+
+    @abstractmethod
+    def _activity(self, since: int, until: int, step: int) -> list_[Activity]: ...
 
     @abstractmethod
     def _list_failed(self, limit: int, offset: int) -> list_[JobRecord]: ...

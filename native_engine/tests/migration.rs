@@ -74,6 +74,25 @@ fn every_job_of_an_old_file_is_where_it_was() {
 }
 
 #[test]
+fn the_dead_letters_of_an_old_file_are_counted_by_what_went_wrong() {
+    let folder = old_file();
+    let store = open(folder.path());
+    let groups = store.failures("q", 10, None, &()).unwrap();
+    let found: Vec<_> = groups.iter().map(|group| (group.task.as_str(), group.total)).collect();
+    assert_eq!(groups.iter().map(|group| group.total).sum::<i64>(), 2, "{found:?}");
+    let of_task = groups.iter().find(|group| group.task == "app.tasks.broken").unwrap();
+    let mut filter = filter(State::Failed);
+    filter.failure = Some(of_task.id);
+    let page = store.list("q", &filter, 10, None, &()).unwrap();
+    assert!(page.records.iter().any(|record| record.job_id.as_deref() == Some("failed")));
+    assert_eq!(store.retry_failed("q", "failed", &()).unwrap(), Some(true));
+    assert_eq!(
+        store.list("q", &filter, 10, None, &()).unwrap().records.len() + 1,
+        page.records.len()
+    );
+}
+
+#[test]
 fn the_jobs_of_an_old_file_go_on() {
     let folder = old_file();
     let store = open(folder.path());

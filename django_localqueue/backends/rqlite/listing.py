@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
+from django_localqueue.backends.arguments import failure_number
 from django_localqueue.backends.rqlite.changes import Condition, found_id
 from django_localqueue.backends.rqlite.records import (
     PRIORITY_STEP,
@@ -111,6 +112,8 @@ def _alike(where: _Where, filter: JobFilter) -> None:
     ):
         if wanted is not None:
             where.add(f"m.{column} = {where.value(_searchable(wanted))}")
+    if filter.failure is not None:
+        where.add(f"m.failure = {where.value(failure_number(filter.failure))}")
     if filter.min_attempts is not None:
         where.add(f"m.attempts >= {where.value(filter.min_attempts)}")
     if filter.text is not None:
@@ -245,6 +248,12 @@ def _legs(
         group = document([_searchable(filter.group_id)])
         return [(f"{head} AND grp = ?3 ->> 0 AND id > ?4 ORDER BY id", group, id)]
     newest_first = state in ("acked", "failed")
+    if state == "failed" and filter.failure is not None:
+        number = failure_number(filter.failure)
+        head = (
+            "SELECT * FROM localqueue_messages INDEXED BY localqueue_failure"
+            f" WHERE failure = {number} AND failure IS NOT NULL AND queue = {_QUEUE}"
+        )
     beyond, reach, order = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
     low, id = after or ((_INT64, _INT64) if newest_first else (-1, -1))
     if newest_first and filter.until is not None and filter.until < low:

@@ -16,6 +16,7 @@ from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.rqlite import (
     changes,
+    counts,
     fast,
     listing,
     records,
@@ -39,8 +40,10 @@ from django_localqueue.transports.errors import GuardFailed
 from django_localqueue.transports.nodes import NodeFacts
 from django_localqueue.transports.tls import Tls
 from django_localqueue.types import (
+    Activity,
     Applied,
     Exchange,
+    FailureGroup,
     Job,
     JobFilter,
     JobId,
@@ -300,17 +303,17 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         (found,) = shared.read(listing.stats(self.name, *shared.times()))
         if not found.rows:
             return Stats()
-        counts = listing.Counts(*found.rows[0])
-        waits = [since for since in (counts.oldest, counts.oldest_due) if since is not None]
+        row = listing.Counts(*found.rows[0])
+        waits = [since for since in (row.oldest, row.oldest_due) if since is not None]
         return Stats(
-            counts.ready + counts.delayed + counts.blocked,
-            counts.delayed - counts.due,
-            counts.blocked,
-            counts.processing,
-            counts.expired,
-            counts.acked,
-            counts.failed,
-            bool(counts.paused),
+            row.ready + row.delayed + row.blocked,
+            row.delayed - row.due,
+            row.blocked,
+            row.processing,
+            row.expired,
+            row.acked,
+            row.failed,
+            bool(row.paused),
             min(waits, default=None),
         )
 
@@ -341,6 +344,12 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
             found = listing.read_by_ids(shared, self.name, filter, shared.times()[0])
             return min(cap, len(found))
         return listing.read_count(shared, self.name, filter, cap)
+
+    def _failures(self, limit: int, after: tuple[int, int] | None) -> list[FailureGroup]:
+        return counts.failures(self._store(), self.name, limit, after)
+
+    def _activity(self, since: int, until: int, step: int) -> list[Activity]:
+        return counts.activity(self._store(), self.name, since, until, step)
 
     def _list_failed(self, limit: int, offset: int) -> list[JobRecord]:
         shared = self._store()

@@ -51,6 +51,7 @@ class RecordRow(NamedTuple):
     result: str | None
     cancel: int
     payload: str
+    failure: int | None
 
 
 #: The columns of a message ``m`` that ``RecordRow`` has.
@@ -217,6 +218,7 @@ def job_record(queue: str, row: RecordRow, times: tuple[int, int]) -> JobRecord:
         task=row.task,
         headers={} if row.headers is None else HEADERS.loads(loaded(row.headers)),
         reason=cast("Reason | None", row.reason),
+        failure=None if row.failure is None else str(row.failure),
         error=error_record(row.err_class, row.err_message, row.err_place, ""),
         waiting_since=waiting.get(state),
         due_at=row.at if state == schema.DELAYED else None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from django_localqueue.backends.arguments import Act, microseconds
-from django_localqueue.backends.rqlite import changes, listing, statements
+from django_localqueue.backends.rqlite import changes, counts, listing, statements
 from django_localqueue.backends.rqlite.stores import SharedStore
 from django_localqueue.types import Applied, JobFilter
 
@@ -54,6 +54,8 @@ def apply(
     if filter.state != "delayed":  # that is in the order of the due times
         until = as_of if filter.until is None else min(filter.until, as_of)
         filter = replace(filter, until=until)
+    if verb == "purge" and filter.state == "acked":
+        counts.roll_up(shared, queue)
     plan = _Plan(queue, verb, filter, as_of, shared.times()[0] + act.delay, act.target)
     if filter.ids is None:
         return _apply_to_all(shared, plan, limit)
@@ -104,6 +106,8 @@ def purge(
 ) -> int:
     """Remove jobs of these kinds that finished so many seconds ago, up to ``limit``."""
     before = shared.times()[0] - microseconds(older_than, "older_than")
+    if "acked" in kinds:
+        counts.roll_up(shared, queue)
     total = 0
     for kind in kinds:
         while limit is None or total < limit:

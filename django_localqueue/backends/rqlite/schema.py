@@ -18,6 +18,8 @@ from django_localqueue.transports.statements import Statement
 VERSION = 2
 #: Ended attempts that are kept of a job; the oldest go first.
 HISTORY = 25
+#: Microseconds of the slots in which failures are counted, and of a minute.
+SLOT, MINUTE = 300_000_000, 60_000_000
 #: For how long the outcome of an operation is remembered, so that a late copy of it does nothing.
 REMEMBERED = 900_000_000
 
@@ -89,6 +91,33 @@ _TABLES = {
   traceback TEXT,
   PRIMARY KEY (message, n)
 ) WITHOUT ROWID""",
+    # Dead letters by what went wrong, and how many failed in each five minutes.
+    "localqueue_failures": """(
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  err_class TEXT NOT NULL,
+  place TEXT NOT NULL,
+  task TEXT NOT NULL,
+  total INTEGER NOT NULL,
+  first_at INTEGER NOT NULL,
+  last_at INTEGER NOT NULL,
+  UNIQUE (queue, err_class, place, task)
+)""",
+    "localqueue_failure_counts": """(
+  failure INTEGER NOT NULL,
+  slot INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  PRIMARY KEY (failure, slot)
+) WITHOUT ROWID""",
+    # What was done by the minute. A failure is counted when it happens, acked jobs afterwards:
+    # ``rolled`` of a queue is the finish time from which on they aren't counted yet.
+    "localqueue_activity": """(
+  queue INTEGER NOT NULL,
+  minute INTEGER NOT NULL,
+  acked INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (queue, minute)
+) WITHOUT ROWID""",
     # Operations that were applied: ids begin with their time, so the oldest come first.
     "localqueue_ops": """(
   op TEXT PRIMARY KEY,
@@ -129,7 +158,10 @@ _TABLES = {
 
 # Columns that came after version 1, by table: version, definition. Views and triggers are made
 # anew by whoever first uses a newer version.
-_ADDED: dict[str, dict[str, tuple[int, str]]] = {}
+_ADDED: dict[str, dict[str, tuple[int, str]]] = {
+    "localqueue_queues": {"rolled": (2, "INTEGER NOT NULL DEFAULT 0")},
+    "localqueue_messages": {"failure": (2, "INTEGER")},
+}
 
 _INDEXES = {
     "localqueue_ready": "(queue, prio DESC, since) WHERE state = 0",
@@ -138,6 +170,7 @@ _INDEXES = {
     "localqueue_lease": "(queue, at) WHERE state = 3",
     "localqueue_acked": "(queue, at) WHERE state = 4",
     "localqueue_failed": "(queue, at) WHERE state = 5",
+    "localqueue_failure": "(failure, at) WHERE failure IS NOT NULL",
     "localqueue_discarded": "(queue, at) WHERE reason = 'discarded'",
     "localqueue_head": "(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3)",
     "localqueue_job_id": "(queue, job_id) WHERE job_id IS NOT NULL",
@@ -190,7 +223,58 @@ _ENDS = """(NEW.verb = 3 OR cancel = 1
 _OWN = f"iif(NEW.verb = 4, since, max(NEW.now, {LAST_ID}))"
 _NAMED = "(SELECT value FROM json_each(NEW.jobs))"
 
+# Dead letters with an error that is nobody's wish, counted by what went wrong.
+_ENTER_GROUP = [
+    """INSERT INTO localqueue_failures
+    (queue, err_class, place, task, total, first_at, last_at)
+  VALUES (NEW.queue, coalesce(NEW.err_class, ''), coalesce(NEW.err_place, ''),
+    coalesce(NEW.task, ''), 1, NEW.at, NEW.at)
+  ON CONFLICT (queue, err_class, place, task) DO UPDATE SET total = total + 1,
+    first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at)""",
+    """UPDATE localqueue_messages SET failure = (SELECT id FROM localqueue_failures
+    WHERE queue = NEW.queue AND err_class = coalesce(NEW.err_class, '')
+      AND place = coalesce(NEW.err_place, '') AND task = coalesce(NEW.task, ''))
+  WHERE id = NEW.id""",
+    f"""INSERT INTO localqueue_failure_counts
+  SELECT failure, NEW.at / {SLOT}, 1 FROM localqueue_messages WHERE id = NEW.id
+  ON CONFLICT (failure, slot) DO UPDATE SET n = n + 1""",
+    f"""DELETE FROM localqueue_failure_counts
+  WHERE failure = (SELECT failure FROM localqueue_messages WHERE id = NEW.id)
+    AND slot < NEW.at / {SLOT} - {8 * 288}""",
+]
+_LEAVE_GROUP = [
+    "UPDATE localqueue_failures SET total = total - 1 WHERE id = OLD.failure",
+    f"""UPDATE localqueue_failure_counts SET n = n - 1
+  WHERE failure = OLD.failure AND slot = OLD.at / {SLOT}""",
+    """DELETE FROM localqueue_failure_counts WHERE failure IN
+    (SELECT id FROM localqueue_failures WHERE id = OLD.failure AND total <= 0)""",
+    "DELETE FROM localqueue_failures WHERE id = OLD.failure AND total <= 0",
+]
+
 _TRIGGERS = {
+    "localqueue_failed_group": (
+        "AFTER UPDATE OF ended ON localqueue_messages WHEN NEW.state = 5 AND OLD.state <> 5"
+        " AND NEW.reason NOT IN ('cancelled', 'discarded')",
+        [
+            *_ENTER_GROUP,
+            f"""INSERT INTO localqueue_activity (queue, minute, failed)
+  VALUES (NEW.queue, NEW.at / {MINUTE}, 1)
+  ON CONFLICT (queue, minute) DO UPDATE SET failed = failed + 1""",
+        ],
+    ),
+    "localqueue_moved_group": (
+        "AFTER UPDATE OF queue ON localqueue_messages WHEN OLD.failure IS NOT NULL",
+        [*_LEAVE_GROUP, *_ENTER_GROUP],
+    ),
+    "localqueue_left_group": (
+        "AFTER UPDATE OF failure ON localqueue_messages"
+        " WHEN OLD.failure IS NOT NULL AND NEW.failure IS NULL",
+        _LEAVE_GROUP,
+    ),
+    "localqueue_purged_group": (
+        "AFTER DELETE ON localqueue_messages WHEN OLD.failure IS NOT NULL",
+        _LEAVE_GROUP,
+    ),
     # Whatever ends a lead lets the next of its group lead.
     "localqueue_next_leads": (
         "AFTER UPDATE OF ended ON localqueue_messages"
@@ -300,7 +384,7 @@ _TRIGGERS = {
   VALUES (NEW.op, NEW.now, NEW.verb, NEW.jobs, NEW.found)""",
             f"""UPDATE localqueue_messages SET state = iif(grp IS NULL, 0, 2),
     since = max(NEW.now, {LAST_ID}), at = iif(grp IS NULL, max(NEW.now, {LAST_ID}), 0),
-    attempts = 0, cancel = 0, reason = NULL
+    attempts = 0, cancel = 0, reason = NULL, failure = NULL
   WHERE NEW.verb = 'retry' AND state = 5 AND id IN {_NAMED}""",
             f"""UPDATE localqueue_messages SET state = 0, since = max(since, NEW.now, {LAST_ID}),
     at = max(NEW.now, {LAST_ID})
@@ -318,7 +402,7 @@ _TRIGGERS = {
     at = iif(grp IS NOT NULL AND state = 0, 0, at),
     state = iif(grp IS NOT NULL AND state IN (0, 1), 2, state)
   WHERE NEW.verb = 'move' AND state IN (0, 1, 2, 5) AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_messages SET reason = NEW.verb, at = NEW.now
+            f"""UPDATE localqueue_messages SET reason = NEW.verb, at = NEW.now, failure = NULL
   WHERE NEW.verb = 'discarded' AND state = 5 AND id IN {_NAMED}""",
             f"""UPDATE localqueue_messages
     SET state = 5, at = NEW.now, ended = NEW.now, reason = NEW.verb
@@ -333,6 +417,27 @@ _TRIGGERS = {
         ],
     ),
 }
+
+
+# What version 2 counts of the dead letters that version 1 left.
+_OLD_ERRORS = "state = 5 AND reason NOT IN ('cancelled', 'discarded')"
+_FILLS = (
+    f"""INSERT INTO localqueue_failures
+    (queue, err_class, place, task, total, first_at, last_at)
+  SELECT queue, coalesce(err_class, ''), coalesce(err_place, ''), coalesce(task, ''), count(*),
+    min(at), max(at) FROM localqueue_messages WHERE {_OLD_ERRORS} GROUP BY 1, 2, 3, 4""",
+    f"""UPDATE localqueue_messages SET failure = (SELECT f.id FROM localqueue_failures f
+    WHERE f.queue = localqueue_messages.queue
+      AND f.err_class = coalesce(localqueue_messages.err_class, '')
+      AND f.place = coalesce(localqueue_messages.err_place, '')
+      AND f.task = coalesce(localqueue_messages.task, ''))
+  WHERE {_OLD_ERRORS}""",
+    f"""INSERT INTO localqueue_failure_counts SELECT failure, at / {SLOT}, count(*)
+  FROM localqueue_messages WHERE failure IS NOT NULL GROUP BY 1, 2""",
+    f"""INSERT INTO localqueue_activity (queue, minute, failed)
+  SELECT queue, at / {MINUTE}, count(*) FROM localqueue_messages
+  WHERE failure IS NOT NULL GROUP BY 1, 2""",
+)
 
 
 def creation(missing: Mapping[str, set[str]] | None = None) -> list[Statement]:
@@ -363,6 +468,7 @@ def creation(missing: Mapping[str, set[str]] | None = None) -> list[Statement]:
     return [
         *([sql] for sql in statements),
         ["INSERT OR IGNORE INTO localqueue_meta VALUES ('last_id', 0)"],
+        *([sql] for sql in (_FILLS if missing else ())),
         [
             "INSERT INTO localqueue_meta VALUES ('schema', ?)"
             " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
@@ -451,4 +557,4 @@ def _body(table: str) -> str:
 def columns(table: str) -> set[str]:
     """Return the names of the columns of a table."""
     lines = (line.strip() for line in _body(table).splitlines()[1:-1])
-    return {line.split()[0] for line in lines if not line.startswith("PRIMARY KEY")}
+    return {line.split()[0] for line in lines if not line.startswith(("PRIMARY KEY", "UNIQUE"))}

@@ -24,6 +24,7 @@ from django_localqueue.backends.sqlite import stores
 from django_localqueue.backends.sqlite.coordination import SQLiteCoordination
 from django_localqueue.backends.sqlite.records import (
     NativeSettlement,
+    failure_group,
     job_record,
     native_filter,
     native_message,
@@ -41,8 +42,10 @@ from django_localqueue.exceptions import (
 from django_localqueue.serializers import Serializer
 from django_localqueue.types import (
     MICROSECONDS,
+    Activity,
     Applied,
     Exchange,
+    FailureGroup,
     Job,
     JobFilter,
     JobId,
@@ -423,6 +426,14 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
 
     def _count(self, filter: JobFilter, cap: int) -> int:
         return (self._store or self._open()).count(self.name, *native_filter(filter), cap)
+
+    def _failures(self, limit: int, after: tuple[int, int] | None) -> list[FailureGroup]:
+        groups = (self._store or self._open()).failures(self.name, limit, after)
+        return [failure_group(group) for group in groups]
+
+    def _activity(self, since: int, until: int, step: int) -> list[Activity]:
+        steps = (self._store or self._open()).activity(self.name, since, until, step)
+        return [Activity(*one) for one in steps]
 
     def _list_failed(self, limit: int, offset: int) -> list[JobRecord]:
         records = (self._store or self._open()).list_failed(self.name, limit, offset)

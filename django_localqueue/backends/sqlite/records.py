@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from django_localqueue.backends.arguments import HEADERS, Message, Settlement
+from django_localqueue.backends.arguments import HEADERS, Message, Settlement, failure_number
 from django_localqueue.exceptions import UndecodablePayload
 from django_localqueue.types import (
     STATES,
     Attempt,
     ErrorRecord,
+    FailureGroup,
     JobFilter,
     JobId,
     JobRecord,
@@ -41,6 +42,7 @@ def job_record(queue: str, record: _native.Record) -> JobRecord:
         task=record.task,
         headers={} if record.headers is None else HEADERS.loads(record.headers),
         reason=cast("Reason | None", record.reason),
+        failure=None if record.failure is None else str(record.failure),
         error=_error(record.error),
         waiting_since=record.since if state == READY else at if state == BLOCKED else None,
         due_at=at if state == DELAYED else None,
@@ -117,7 +119,25 @@ NativeFilter = tuple[
     int | None,
     tuple[str, ...] | None,
     int | None,
+    int | None,
 ]
+
+
+def failure_group(group: _native.FailureGroup) -> FailureGroup:
+    """Return the engine's group."""
+    return FailureGroup(
+        str(group.id),
+        group.error_class,
+        group.place,
+        group.task,
+        group.total,
+        group.hour,
+        group.day,
+        group.week,
+        group.first_at,
+        group.last_at,
+        tuple(group.series),
+    )
 
 
 def native_filter(filter: JobFilter) -> NativeFilter:
@@ -133,6 +153,7 @@ def native_filter(filter: JobFilter) -> NativeFilter:
         filter.until,
         filter.ids,
         filter.min_attempts,
+        None if filter.failure is None else failure_number(filter.failure),
     )
 
 

@@ -75,7 +75,50 @@ CREATE TABLE history(
 ";
 
 /// Version 2, a part for each thing that it brings.
-const VERSION_2: &[&str] = &[DISCARDED, WORKERS];
+const VERSION_2: &[&str] = &[DISCARDED, FAILURES, WORKERS];
+
+/// Counters of what went wrong, and of what was done by the minute, for an operator's pages.
+const FAILURES: &str = "
+ALTER TABLE messages ADD COLUMN failure INTEGER;
+ALTER TABLE queues ADD COLUMN rolled INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX m_failure ON messages(failure, at) WHERE failure IS NOT NULL;
+CREATE TABLE failures(
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  err_class TEXT NOT NULL,
+  place TEXT NOT NULL,
+  task TEXT NOT NULL,
+  total INTEGER NOT NULL,
+  first_at INTEGER NOT NULL,
+  last_at INTEGER NOT NULL,
+  UNIQUE(queue, err_class, place, task)
+) STRICT;
+CREATE TABLE failure_counts(
+  failure INTEGER NOT NULL,
+  slot INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  PRIMARY KEY(failure, slot)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE activity(
+  queue INTEGER NOT NULL,
+  minute INTEGER NOT NULL,
+  acked INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY(queue, minute)
+) STRICT, WITHOUT ROWID;
+INSERT INTO failures(queue, err_class, place, task, total, first_at, last_at)
+  SELECT queue, coalesce(err_class, ''), coalesce(err_place, ''), coalesce(task, ''),
+    count(*), min(at), max(at)
+  FROM messages WHERE state = 5 AND reason NOT IN ('cancelled', 'discarded') GROUP BY 1, 2, 3, 4;
+UPDATE messages SET failure = (SELECT f.id FROM failures f WHERE f.queue = messages.queue
+    AND f.err_class = coalesce(messages.err_class, '')
+    AND f.place = coalesce(messages.err_place, '') AND f.task = coalesce(messages.task, ''))
+  WHERE state = 5 AND reason NOT IN ('cancelled', 'discarded');
+INSERT INTO failure_counts SELECT failure, at / 300000000, count(*) FROM messages
+  WHERE failure IS NOT NULL GROUP BY 1, 2;
+INSERT INTO activity(queue, minute, failed) SELECT queue, at / 60000000, count(*) FROM messages
+  WHERE failure IS NOT NULL GROUP BY 1, 2;
+";
 
 /// Discarded jobs are pruned after the retention; other dead letters are not.
 const DISCARDED: &str = "

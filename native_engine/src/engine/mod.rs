@@ -8,11 +8,13 @@
 mod failpoint;
 
 mod access;
+mod activity;
 mod checkpoint;
 mod claim;
 mod clock;
 mod error;
 mod exchange;
+mod failures;
 mod fork;
 mod groups;
 mod inspect;
@@ -38,8 +40,8 @@ pub use clock::{Clock, ManualClock};
 pub use error::{Error, LeaseLoss, Result};
 pub use fork::{after_fork, before_fork};
 pub use records::{
-    Action, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, Filter, Finished,
-    Message, Page, Put, Record, Settlement, Source, State, Stats, Verb,
+    Action, Activity, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, FailureGroup,
+    Filter, Finished, Message, Page, Put, Record, Settlement, Source, State, Stats, Verb,
 };
 pub use schedules::Schedule;
 pub use store::{Options, Patience, Store};

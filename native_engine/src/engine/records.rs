@@ -253,6 +253,8 @@ pub struct Record {
     pub headers: Option<Vec<u8>>,
     /// Why it is a dead letter.
     pub reason: Option<String>,
+    /// The group of failures that it belongs to.
+    pub failure: Option<i64>,
     /// The last error; its traceback is filled by `lookup`.
     pub error: Option<Failure>,
     /// When its last delivery was claimed.
@@ -317,6 +319,8 @@ pub struct Filter {
     pub ids: Option<Vec<String>>,
     /// At least so many deliveries.
     pub min_attempts: Option<i64>,
+    /// Dead letters of this group of failures.
+    pub failure: Option<i64>,
 }
 
 impl Filter {
@@ -333,6 +337,7 @@ impl Filter {
             until: None,
             ids: None,
             min_attempts: None,
+            failure: None,
         }
     }
 }
@@ -378,6 +383,44 @@ pub struct Applied {
     pub not_found: usize,
     /// The limit was reached with matching jobs left.
     pub more: bool,
+}
+
+/// Dead letters of one queue with one error at one place in one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailureGroup {
+    /// The engine's id.
+    pub id: i64,
+    /// Dotted path of the exception class.
+    pub error_class: String,
+    /// File and line.
+    pub place: String,
+    /// Dotted path of the task.
+    pub task: String,
+    /// Dead letters.
+    pub total: i64,
+    /// Those of the last hour.
+    pub hour: i64,
+    /// Those of the last day.
+    pub day: i64,
+    /// Those of the last week.
+    pub week: i64,
+    /// When the first of them failed.
+    pub first_at: i64,
+    /// When the last of them failed.
+    pub last_at: i64,
+    /// Those of the last week, by six hours, oldest first.
+    pub series: Vec<i64>,
+}
+
+/// What a queue did in some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Activity {
+    /// When that time begins.
+    pub at: i64,
+    /// Jobs that were done.
+    pub acked: i64,
+    /// Jobs that became dead letters by an error.
+    pub failed: i64,
 }
 
 /// A place in a list: the record that it goes on behind.

@@ -1,6 +1,7 @@
 //! Changing jobs from outside: retry, cancel, discard, purge, reclaim, pause.
 
 use super::error::Result;
+use super::failures;
 use super::groups;
 use super::records::{Action, Applied, Cursor, Filter, Finished, Record, State, Verb};
 use super::scan::{find_id, load, record, record_matches, walk};
@@ -59,6 +60,9 @@ impl Store {
     ) -> Result<Applied> {
         let act = Act { action, state: filter.state, now: self.clock.wall(), as_of };
         let filter = &act.bounded(filter);
+        if *action == Action::Purge {
+            self.roll_up(queue, patience)?;
+        }
         let mut total = Applied::default();
         if let Some(ids) = &filter.ids {
             let reach = ids.len().min(limit);
@@ -144,6 +148,9 @@ impl Store {
     ) -> Result<usize> {
         let mut total = 0;
         let limit = limit.unwrap_or(usize::MAX);
+        if kinds.contains(&Finished::Acked) {
+            self.roll_up(queue, patience)?;
+        }
         for kind in kinds {
             let sql = match kind {
                 Finished::Acked => {
@@ -319,6 +326,7 @@ fn discard(write: &mut Write, record: &Record) -> rusqlite::Result<bool> {
         take_away(write, record.id, "discarded")?;
         return Ok(true);
     }
+    failures::leave(write, record.id)?;
     let done = write
         .db()
         .prepare_cached(
@@ -364,12 +372,14 @@ fn transfer(
             }
         }
     };
+    failures::leave(write, record.id)?;
     write
         .db()
         .prepare_cached(
             "UPDATE messages SET queue = ?2, state = ?3, since = ?4, at = ?5 WHERE id = ?1",
         )?
         .execute((record.id, target, state, since, at))?;
+    failures::enter(write, record.id)?;
     if matches!(State::from_number(job.state), Some(State::Ready | State::Delayed))
         && let Some(group) = &job.group
     {
@@ -385,6 +395,7 @@ fn retry(write: &mut Write, queue: i64, record: &Record) -> rusqlite::Result<()>
         Some(group) => groups::leads_when_retried(write, queue, group, record.id)?,
         None => true,
     };
+    failures::leave(write, record.id)?;
     let stamp = write.stamp()?;
     let (state, at) = if leads { (State::Ready, stamp) } else { (State::Blocked, 0) };
     write
@@ -415,6 +426,7 @@ fn remove(write: &mut Write, id: i64) -> rusqlite::Result<()> {
             .prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE key = 1")?
             .execute([id])?;
     }
+    failures::leave(write, id)?;
     write.db().prepare_cached("DELETE FROM history WHERE message = ?1")?.execute([id])?;
     failpoint!("repair.history_gone");
     write.db().prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([id])?;

@@ -24,7 +24,7 @@ macro_rules! select_record {
         concat!(
             "SELECT id, job_id, state, at, since, attempts, max_retries, prio, created, grp, task,
              headers, reason, err_class, err_message, err_place, started, worker, result, cancel,
-             payload FROM messages ",
+             payload, failure FROM messages ",
             $tail
         )
     };
@@ -72,6 +72,7 @@ pub(super) fn record(row: &Row, times: Times) -> rusqlite::Result<Record> {
         result: row.get(18)?,
         cancel_requested: row.get(19)?,
         payload: row.get(20)?,
+        failure: row.get(21)?,
         cursor: cursor(number, (id, at, since, priority)),
         history: Vec::new(),
     })
@@ -127,6 +128,8 @@ pub(super) fn walk<T>(
         let mut statement = db.prepare_cached(sql)?;
         let mut rows = if filter.state == State::Blocked {
             statement.query(params![queue, id, &filter.group])?
+        } else if filter.state == State::Failed && filter.failure.is_some() {
+            statement.query(params![queue, low, id, filter.failure])?
         } else {
             statement.query(params![queue, low, id])?
         };
@@ -203,6 +206,14 @@ fn legs(filter: &Filter, after: Option<Cursor>) -> Vec<(&'static str, i64, i64)>
             low,
             id,
         )],
+        State::Failed if filter.failure.is_some() => vec![(
+            select_record!(
+                "INDEXED BY m_failure WHERE failure = ?4 AND failure IS NOT NULL AND queue = ?1
+                 AND (at, id) < (?2, ?3) ORDER BY at DESC, id DESC"
+            ),
+            low,
+            id,
+        )],
         State::Failed => vec![(
             select_record!(
                 "INDEXED BY m_failed WHERE queue = ?1 AND state = 5 AND (at, id) < (?2, ?3)
@@ -269,7 +280,9 @@ fn matches(row: &Row, filter: &Filter, needle: Option<&str>) -> rusqlite::Result
     {
         return Ok(false);
     }
-    if !(same(9, &filter.group)?
+    let is_of = |failure: i64| row.get(21).is_ok_and(|own: Option<i64>| own == Some(failure));
+    if !(filter.failure.is_none_or(is_of)
+        && same(9, &filter.group)?
         && same(10, &filter.task)?
         && same(12, &filter.reason)?
         && same(13, &filter.error_class)?
@@ -300,6 +313,7 @@ pub(super) fn record_matches(record: &Record, filter: &Filter) -> bool {
         && filter.group.is_none_or_eq(record.group.as_ref())
         && filter.reason.is_none_or_eq(record.reason.as_ref())
         && filter.min_attempts.is_none_or(|least| record.attempts >= least)
+        && filter.failure.is_none_or(|failure| record.failure == Some(failure))
         && !(timed && filter.since.is_some_and(|since| time < since))
         && !(timed && filter.until.is_some_and(|until| time > until))
 }

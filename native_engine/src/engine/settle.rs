@@ -2,7 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::activity;
 use super::error::LeaseLoss;
+use super::failures;
 use super::groups;
 use super::records::{Failure, Settled, Settlement, State, Verb};
 use super::writer::Write;
@@ -225,6 +227,10 @@ pub(super) fn bury(
     failpoint!("settle.buried");
     if let Some(error) = error {
         note_error(write, job.id, error)?;
+    }
+    if !matches!(reason, "cancelled" | "discarded") {
+        failures::enter(write, job.id)?;
+        activity::note_failure(write, job.queue)?;
     }
     // Blocked and unclaimed leads too can be buried; only a lead has a group to leave.
     if job.state == State::Blocked as i64 { Ok(()) } else { leave_group(write, job) }

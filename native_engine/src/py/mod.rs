@@ -15,7 +15,7 @@ use crate::engine::{
     self, Claim, Clock, Cursor, Durability, Filter, Message, Options, Patience, Settlement,
 };
 use error::InvalidInput;
-use records::{Attempt, Delivery, Put, Record, Stats, receipt_number};
+use records::{Attempt, Delivery, FailureGroup, Put, Record, Stats, receipt_number};
 
 /// Lets Python's signal handlers run while the engine waits.
 #[derive(Default)]
@@ -213,6 +213,7 @@ impl Store {
         until: Option<i64>,
         ids: Option<Vec<String>>,
         min_attempts: Option<i64>,
+        failure: Option<i64>,
         limit: usize,
         after: Option<Cursor>,
     ) -> PyResult<(Vec<Record>, Option<Cursor>)> {
@@ -228,6 +229,7 @@ impl Store {
             until,
             ids,
             min_attempts,
+            failure,
         };
         let page = detached(py, |patience| self.0.list(queue, &filter, limit, after, patience))?;
         Ok((page.records.into_iter().map(|record| Record::new(py, record)).collect(), page.next))
@@ -248,6 +250,7 @@ impl Store {
         until: Option<i64>,
         ids: Option<Vec<String>>,
         min_attempts: Option<i64>,
+        failure: Option<i64>,
         cap: usize,
     ) -> PyResult<usize> {
         let state = known_state(state)?;
@@ -262,6 +265,7 @@ impl Store {
             until,
             ids,
             min_attempts,
+            failure,
         };
         detached(py, |patience| self.0.count(queue, &filter, cap, patience))
     }
@@ -282,6 +286,7 @@ impl Store {
         until: Option<i64>,
         ids: Option<Vec<String>>,
         min_attempts: Option<i64>,
+        failure: Option<i64>,
         as_of: i64,
         limit: usize,
         delay: i64,
@@ -309,10 +314,35 @@ impl Store {
             until,
             ids,
             min_attempts,
+            failure,
         };
         let done =
             detached(py, |patience| self.0.apply(queue, &action, &filter, as_of, limit, patience))?;
         Ok((done.done, done.changed, done.not_found, done.more))
+    }
+
+    #[pyo3(signature = (queue, limit, after))]
+    fn failures(
+        &self,
+        py: Python<'_>,
+        queue: &str,
+        limit: usize,
+        after: Option<Cursor>,
+    ) -> PyResult<Vec<FailureGroup>> {
+        let groups = detached(py, |patience| self.0.failures(queue, limit, after, patience))?;
+        Ok(groups.into_iter().map(Into::into).collect())
+    }
+
+    fn activity(
+        &self,
+        py: Python<'_>,
+        queue: &str,
+        since: i64,
+        until: i64,
+        step: i64,
+    ) -> PyResult<Vec<(i64, i64, i64)>> {
+        let steps = detached(py, |patience| self.0.activity(queue, since, until, step, patience))?;
+        Ok(steps.into_iter().map(|step| (step.at, step.acked, step.failed)).collect())
     }
 
     fn list_failed(
@@ -436,6 +466,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::Error>()?;
     module.add_class::<Attempt>()?;
     module.add_class::<Record>()?;
+    module.add_class::<FailureGroup>()?;
     module.add_class::<Stats>()?;
     module.add_class::<workers::WorkerReport>()?;
     module.add_class::<workers::Schedule>()?;

@@ -135,6 +135,7 @@ pub(super) struct Record {
     task: Option<String>,
     headers: Option<Py<PyBytes>>,
     reason: Option<String>,
+    failure: Option<i64>,
     error: Option<Error>,
     started_at: Option<i64>,
     lease_expires_at: Option<i64>,
@@ -162,6 +163,7 @@ impl Record {
             task: record.task,
             headers: record.headers.map(|headers| bytes(py, &headers)),
             reason: record.reason,
+            failure: record.failure,
             error: record.error.map(Into::into),
             started_at: record.started_at,
             lease_expires_at: record.lease_expires_at,
@@ -170,6 +172,40 @@ impl Record {
             cancel_requested: record.cancel_requested,
             cursor: record.cursor,
             history: record.history.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// Dead letters with one error at one place in one task.
+#[pyclass(frozen, get_all, module = "django_localqueue._native")]
+pub(super) struct FailureGroup {
+    id: i64,
+    error_class: String,
+    place: String,
+    task: String,
+    total: i64,
+    hour: i64,
+    day: i64,
+    week: i64,
+    first_at: i64,
+    last_at: i64,
+    series: Vec<i64>,
+}
+
+impl From<engine::FailureGroup> for FailureGroup {
+    fn from(group: engine::FailureGroup) -> Self {
+        Self {
+            id: group.id,
+            error_class: group.error_class,
+            place: group.place,
+            task: group.task,
+            total: group.total,
+            hour: group.hour,
+            day: group.day,
+            week: group.week,
+            first_at: group.first_at,
+            last_at: group.last_at,
+            series: group.series,
         }
     }
 }
