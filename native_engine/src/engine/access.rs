@@ -20,6 +20,13 @@ pub(super) struct Slot {
     writer: Option<Box<Writer>>,
 }
 
+impl Slot {
+    /// No connection is open, and nobody is about to open one.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.taken && self.writer.is_none()
+    }
+}
+
 impl Store {
     pub(super) fn check_usable(&self) -> Result<()> {
         if std::process::id() != self.pid {
@@ -90,11 +97,15 @@ impl Store {
         // The last connection to close removes the log, which other threads may be syncing: what
         // is committed is synced first. Its error reaches whoever waits for that commit.
         self.sync_all();
+        let counts_hold = slot.writer.as_ref().is_some_and(|writer| self.counts_hold(writer));
         slot.writer = None;
         drop(slot);
         *lock(&self.reader) = None;
         self.checkpointer.close();
         self.syncer.close();
+        if counts_hold {
+            self.counts_closed();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::error::Result;
-use super::records::{Attempt, Cursor, Failure, Filter, Page, Record, State, Stats};
+use super::records::{Attempt, Cursor, Failure, Filter, Page, Record, State};
 use super::scan::{Found, SCAN, Times, find_id, load, record, record_matches, walk};
 use super::store::{Patience, Store};
 use super::writer::queue_id;
@@ -11,15 +11,6 @@ use super::writer::queue_id;
 impl Store {
     pub(super) fn times(&self) -> Times {
         Times { now: self.clock.wall(), boot: self.clock.boot() }
-    }
-
-    /// The counts of a queue, of one moment.
-    pub fn stats(&self, queue: &str, patience: &dyn Patience) -> Result<Stats> {
-        let times = self.times();
-        self.read(patience, |db| match queue_id(db, queue)? {
-            Some(queue) => stats(db, queue, times),
-            None => Ok(Stats::default()),
-        })
     }
 
     /// The job with this public id, with its history.
@@ -121,74 +112,6 @@ fn by_ids(
         }
     }
     Ok(records)
-}
-
-fn stats(db: &Connection, queue: i64, times: Times) -> rusqlite::Result<Stats> {
-    let count = |sql: &str| -> rusqlite::Result<i64> {
-        db.prepare_cached(sql)?.query_row([queue], |row| row.get(0))
-    };
-    let count_to = |sql: &str, at: i64| -> rusqlite::Result<i64> {
-        db.prepare_cached(sql)?.query_row((queue, at), |row| row.get(0))
-    };
-    let waiting =
-        count("SELECT count(*) FROM messages INDEXED BY m_ready WHERE queue = ?1 AND state = 0")?;
-    let scheduled =
-        count("SELECT count(*) FROM messages INDEXED BY m_due WHERE queue = ?1 AND state = 1")?;
-    let due = count_to(
-        "SELECT count(*) FROM messages INDEXED BY m_due
-         WHERE queue = ?1 AND state = 1 AND at <= ?2",
-        times.now,
-    )?;
-    let blocked =
-        count("SELECT count(*) FROM messages INDEXED BY m_blocked WHERE queue = ?1 AND state = 2")?;
-    Ok(Stats {
-        ready: waiting + scheduled + blocked,
-        delayed: scheduled - due,
-        blocked,
-        processing: count(
-            "SELECT count(*) FROM messages INDEXED BY m_taken WHERE queue = ?1 AND state = 3",
-        )?,
-        expired: count_to(
-            "SELECT count(*) FROM messages INDEXED BY m_taken
-             WHERE queue = ?1 AND state = 3 AND at <= ?2",
-            times.boot,
-        )?,
-        acked: count(
-            "SELECT count(*) FROM messages INDEXED BY m_taken WHERE queue = ?1 AND state = 4",
-        )?,
-        failed: count(
-            "SELECT count(*) FROM messages INDEXED BY m_failed WHERE queue = ?1 AND state = 5",
-        )?,
-        paused: count("SELECT paused FROM queues WHERE id = ?1")? != 0,
-        oldest_ready_at: oldest_ready(db, queue, times.now)?,
-    })
-}
-
-/// The longest wait among claimable jobs: the head of each priority, and the first due.
-fn oldest_ready(db: &Connection, queue: i64, now: i64) -> rusqlite::Result<Option<i64>> {
-    let mut oldest = None;
-    let mut below = i64::MAX;
-    let mut heads = db.prepare_cached(
-        "SELECT prio, since FROM messages INDEXED BY m_ready
-         WHERE queue = ?1 AND state = 0 AND prio < ?2 ORDER BY prio DESC, since LIMIT 1",
-    )?;
-    while let Some(head) = heads
-        .query_map((queue, below), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?
-        .next()
-        .transpose()?
-    {
-        below = head.0;
-        oldest = Some(oldest.unwrap_or(i64::MAX).min(head.1));
-    }
-    let due = db
-        .prepare_cached(
-            "SELECT at FROM messages INDEXED BY m_due
-             WHERE queue = ?1 AND state = 1 AND at <= ?2 ORDER BY at LIMIT 1",
-        )?
-        .query_map((queue, now), |row| row.get::<_, i64>(0))?
-        .next()
-        .transpose()?;
-    Ok(oldest.into_iter().chain(due).min())
 }
 
 /// Ended attempts, oldest first; the one that was acked is told by the job's own row.

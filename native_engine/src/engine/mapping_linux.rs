@@ -1,4 +1,4 @@
-//! A page shared by processes, and waiting on its words.
+//! Memory shared by processes, and waiting on its words.
 #![allow(unsafe_code, reason = "a shared mapping can't be had without")]
 
 use std::ffi::c_void;
@@ -13,27 +13,21 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::shared::{SIZE, Words};
+use super::shared::{Page, SIZE};
 
 pub(super) enum Mapping {
-    Own(Box<Words>),
+    Own(Box<Page>),
     Shared(NonNull<c_void>),
 }
 
-// SAFETY: the mapping is only reached as `&Words`, whose fields are atomics.
+// SAFETY: the mapping is only reached as `&Page`, whose fields are atomics.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(super) fn own() -> Self {
-        let zero = || AtomicU32::new(0);
-        Self::Own(Box::new(Words {
-            bell: zero(),
-            released: zero(),
-            lock_waiters: zero(),
-            bell_waiters: zero(),
-        }))
+        Self::Own(Box::new(Page::new()))
     }
 
     pub(super) fn of(file: &File) -> io::Result<Self> {
@@ -51,12 +45,12 @@ impl Mapping {
         Ok(Self::Shared(NonNull::new(at).ok_or(io::ErrorKind::OutOfMemory)?))
     }
 
-    pub(super) fn get(&self) -> &Words {
+    pub(super) fn get(&self) -> &Page {
         match self {
-            Self::Own(words) => words,
+            Self::Own(page) => page,
             // SAFETY: page-aligned, SIZE bytes long, valid until drop; any bits are valid
             // atomics, and other processes write them only as such.
-            Self::Shared(at) => unsafe { at.cast::<Words>().as_ref() },
+            Self::Shared(at) => unsafe { at.cast::<Page>().as_ref() },
         }
     }
 }

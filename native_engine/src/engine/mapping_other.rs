@@ -6,24 +6,23 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::shared::Words;
+use super::shared::Page;
 
 /// How long a waiter may not notice another process.
 const NAP: Duration = Duration::from_millis(10);
 
-pub(super) struct Mapping(Words);
+pub(super) struct Mapping(Box<Page>);
 
 impl Mapping {
     pub(super) fn own() -> Self {
-        let zero = || AtomicU32::new(0);
-        Self(Words { bell: zero(), released: zero(), lock_waiters: zero(), bell_waiters: zero() })
+        Self(Box::new(Page::new()))
     }
 
     pub(super) fn of(_: &File) -> io::Result<Self> {
         Ok(Self::own())
     }
 
-    pub(super) fn get(&self) -> &Words {
+    pub(super) fn get(&self) -> &Page {
         &self.0
     }
 }

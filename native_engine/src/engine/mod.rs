@@ -12,6 +12,7 @@ mod activity;
 mod checkpoint;
 mod claim;
 mod clock;
+mod counts;
 mod error;
 mod exchange;
 mod failures;
@@ -23,6 +24,7 @@ mod liveness;
 #[cfg_attr(not(target_os = "linux"), path = "mapping_other.rs")]
 mod mapping;
 mod migrate;
+mod moves;
 mod put;
 mod records;
 mod repair;
@@ -31,8 +33,11 @@ mod schedules;
 mod schema;
 mod settle;
 mod shared;
+mod stats;
 mod store;
 mod sync;
+mod tally;
+mod wal_index;
 mod workers;
 mod writer;
 

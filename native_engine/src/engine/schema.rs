@@ -153,6 +153,7 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<()> {
 fn prepare(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<()> {
     connection.execute_batch(
         "PRAGMA synchronous = NORMAL;
+         PRAGMA temp_store = MEMORY;
          PRAGMA cache_size = -16000;
          PRAGMA journal_size_limit = 67108864;",
     )?;

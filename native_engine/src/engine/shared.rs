@@ -18,11 +18,21 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::mapping;
+use super::tally::Tally;
 
-/// The size of the lock file, one page of it mapped.
-pub(super) const SIZE: usize = 4096;
+/// The size of the lock file, all of it mapped.
+pub(super) const SIZE: usize = 65_536;
 /// Every waiter has this bit, so a put reaches all.
 const EVERYBODY: u32 = 1;
+
+/// What the mapping holds.
+#[repr(C)]
+pub(super) struct Page {
+    pub(super) words: Words,
+    pub(super) tally: Tally,
+}
+
+const _: () = assert!(size_of::<Page>() <= SIZE);
 
 /// The words at the head of the mapping.
 #[repr(C)]
@@ -39,15 +49,25 @@ pub(super) struct Words {
 
 /// One process' end of what is shared.
 pub(super) struct Shared {
-    words: mapping::Mapping,
+    page: mapping::Mapping,
     lock_file: Option<File>,
     own_bit: NonZeroU32,
+}
+
+impl Page {
+    /// One in which nothing happened yet.
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU32::new(0);
+        let words =
+            Words { bell: zero(), released: zero(), lock_waiters: zero(), bell_waiters: zero() };
+        Self { words, tally: Tally::new() }
+    }
 }
 
 impl Shared {
     /// For a store in memory: shared by threads only.
     pub(super) fn private() -> Self {
-        Self { words: mapping::Mapping::own(), lock_file: None, own_bit: own_bit() }
+        Self { page: mapping::Mapping::own(), lock_file: None, own_bit: own_bit() }
     }
 
     /// Opens, and makes if missing, the lock file at `path`.
@@ -57,8 +77,17 @@ impl Shared {
         if file.metadata()?.len() < SIZE as u64 {
             file.set_len(SIZE as u64)?;
         }
-        let words = mapping::Mapping::of(&file)?;
-        Ok(Self { words, lock_file: Some(file), own_bit: own_bit() })
+        let page = mapping::Mapping::of(&file)?;
+        Ok(Self { page, lock_file: Some(file), own_bit: own_bit() })
+    }
+
+    fn words(&self) -> &Words {
+        &self.page.get().words
+    }
+
+    /// The counts of jobs.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.page.get().tally
     }
 
     /// Tries to take the write lock for this process.
@@ -73,12 +102,12 @@ impl Shared {
 
     /// How often the write lock was released; read it before `try_lock`.
     pub(super) fn releases(&self) -> u32 {
-        self.words.get().released.load(Ordering::SeqCst)
+        self.words().released.load(Ordering::SeqCst)
     }
 
     /// Waits until the lock was released since `seen`, or for `at_most`.
     pub(super) fn wait_for_release(&self, seen: u32, at_most: Duration) {
-        let words = self.words.get();
+        let words = self.words();
         words.lock_waiters.fetch_add(1, Ordering::SeqCst);
         failpoint!("shared.waiting");
         mapping::wait(&words.released, seen, at_most, NonZeroU32::MAX);
@@ -91,7 +120,7 @@ impl Shared {
         // An unlock of a lock that is held can't fail; if it did, the next try would tell.
         let _ = fcntl_lock(file, FlockOperation::Unlock);
         failpoint!("shared.unlocked");
-        let words = self.words.get();
+        let words = self.words();
         words.released.fetch_add(1, Ordering::SeqCst);
         if words.lock_waiters.load(Ordering::SeqCst) > 0 {
             mapping::wake(&words.released, 1, NonZeroU32::MAX);
@@ -100,12 +129,12 @@ impl Shared {
 
     /// What `wait` compares; read it before looking for work.
     pub(super) fn bell(&self) -> u32 {
-        self.words.get().bell.load(Ordering::SeqCst)
+        self.words().bell.load(Ordering::SeqCst)
     }
 
     /// Tells all waiters, of all processes, that there may be work.
     pub(super) fn ring(&self) {
-        let words = self.words.get();
+        let words = self.words();
         words.bell.fetch_add(1, Ordering::SeqCst);
         if words.bell_waiters.load(Ordering::SeqCst) > 0 {
             mapping::wake(&words.bell, u32::MAX >> 1, NonZeroU32::MIN);
@@ -114,14 +143,14 @@ impl Shared {
 
     /// Wakes the waiters of this process; those of others at most look once in vain.
     pub(super) fn ring_own(&self) {
-        let bell = &self.words.get().bell;
+        let bell = &self.words().bell;
         bell.fetch_add(1, Ordering::SeqCst);
         mapping::wake(bell, u32::MAX >> 1, self.own_bit);
     }
 
     /// Waits until the bell rings after `seen`, or for `at_most`; true if it may have rung.
     pub(super) fn wait(&self, seen: u32, at_most: Duration) -> bool {
-        let words = self.words.get();
+        let words = self.words();
         words.bell_waiters.fetch_add(1, Ordering::SeqCst);
         let rang = mapping::wait(&words.bell, seen, at_most, self.own_bit | EVERYBODY);
         words.bell_waiters.fetch_sub(1, Ordering::SeqCst);

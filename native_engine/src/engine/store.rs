@@ -1,7 +1,7 @@
 //! The file and who may use it: connections, the write lock, transactions, fork.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use super::clock::Clock;
 use super::error::{Error, Result};
 use super::fork::{self, FORKING};
 use super::liveness::Liveness;
+use super::moves::Moves;
 use super::records::Durability;
 use super::schema;
 use super::shared::Shared;
@@ -75,6 +76,7 @@ pub struct Store {
     pub(super) syncer: Syncer,
     pub(super) checkpointer: Checkpointer,
     pub(super) liveness: Liveness,
+    pub(super) recounts: AtomicU64,
     closed: AtomicBool,
     pub(super) pid: u32,
 }
@@ -109,6 +111,7 @@ impl Store {
             slot_free: Condvar::new(),
             reader: Mutex::new(None),
             checkpointer: Checkpointer::default(),
+            recounts: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             pid: std::process::id(),
         });
@@ -189,6 +192,7 @@ impl Store {
             held.writer = Some(Box::new(self.open_writer(start, patience)?));
         }
         let Some(writer) = held.writer.as_mut() else { return Err(Error::Closed) };
+        let before = self.counts_before(writer);
         let outcome = loop {
             let mut write = Write {
                 now: self.clock.wall(),
@@ -214,6 +218,8 @@ impl Store {
                 }
             }
         };
+        failpoint!("transact.uncounted");
+        self.counts_after(writer, before);
         match outcome {
             Ok((value, ring, dirty)) => {
                 let number = dirty.then(|| self.syncer.committed());
@@ -370,8 +376,10 @@ impl Store {
                 let _ = std::fs::remove_file(&mark);
             }
             self.checkpointer.watch(&mut db).map_err(|error| self.error(&error, Instant::now()))?;
+            self.counts_opened(&db, path);
         }
-        Ok(Writer { db, queues: std::collections::HashMap::new(), random: seed() })
+        let moves = Moves::watch(&db).map_err(|error| self.error(&error, Instant::now()))?;
+        Ok(Writer { db, queues: std::collections::HashMap::new(), random: seed(), moves })
     }
 }
 
@@ -390,7 +398,7 @@ fn checkpoint_whole(db: &Connection, path: &Path) -> Result<()> {
 }
 
 /// The path of a file that stands beside the database.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

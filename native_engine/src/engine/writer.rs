@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::moves::Moves;
+
 /// The connection that writes.
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) queues: HashMap<String, i64>,
     pub(super) random: u64,
+    pub(super) moves: Moves,
 }
 
 /// A transaction's view of the store.
