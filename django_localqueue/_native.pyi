@@ -32,6 +32,23 @@ __version__: str
 BUILD_PROFILE: str
 SQLITE_VERSION: str
 
+#: Payload, job_id, delay, priority, group, max_retries, task, headers, expires, unique key, for
+#: how long it holds at least, retention.
+_Message = tuple[
+    bytes,
+    str | None,
+    int,
+    int,
+    str | None,
+    int | None,
+    str | None,
+    bytes | None,
+    int | None,
+    str | None,
+    int,
+    int | None,
+]
+
 @final
 class ManualClock:
     """A clock for tests that moves only when told; shared by every store opened with it."""
@@ -56,6 +73,8 @@ class Put:
     id: int
     created: bool
     state: int
+    #: The public id of a job that was met by its unique key.
+    met: str | None
 
 @final
 class Delivery:
@@ -74,6 +93,9 @@ class Delivery:
     task: str | None
     headers: bytes | None
     max_retries: int | None
+    expires_at: int | None
+    unique_key: str | None
+    retention: int | None
 
 @final
 class Error:
@@ -116,6 +138,11 @@ class Record:
     worker: str | None
     result: bytes | None
     cancel_requested: bool
+    expires_at: int | None
+    unique_key: str | None
+    retention: int | None
+    progress: bytes | None
+    original: bytes | None
     cursor: tuple[int, int]
     history: list[Attempt]
 
@@ -188,14 +215,9 @@ class Store:
     def put(
         self,
         queue: str,
-        messages: Sequence[
-            tuple[bytes, str | None, int, int, str | None, int | None, str | None, bytes | None]
-        ],
+        messages: Sequence[_Message],
     ) -> list[Put]:
-        """Store all messages or none.
-
-        A message is payload, job_id, delay, priority, group, max_retries, task, headers.
-        """
+        """Store all messages or none."""
 
     def put_one(self, queue: str, payload: bytes) -> int:
         """``put`` of one message that is nothing but its payload; return its id."""
@@ -227,6 +249,11 @@ class Store:
         self, queue: str, id: int, receipt: str, micros: int
     ) -> tuple[str | None, bool, int]:
         """Return why the lease was lost or None, cancel requested, the wall time of its end."""
+
+    def progress(
+        self, queue: str, id: int, receipt: str, progress: bytes
+    ) -> tuple[str | None, bool]:
+        """Return why the lease was lost or None, and whether cancel was requested."""
 
     def stats(self, queue: str) -> Stats: ...
     def lookup(self, queue: str, id: str) -> Record | None: ...
@@ -298,6 +325,8 @@ class Store:
         """Return None where there is no such job."""
 
     def cancel(self, queue: str, id: str) -> bool | None: ...
+    def edit(self, queue: str, id: str, payload: bytes) -> bool | None: ...
+    def prune(self, queue: str, retention: int | None, limit: int) -> int: ...
     def purge(
         self,
         queue: str,
@@ -328,8 +357,7 @@ class Store:
         due_at: int,
         next_at: int,
         queue: str,
-        job: tuple[bytes, str | None, int, int, str | None, int | None, str | None, bytes | None]
-        | None,
+        job: _Message | None,
     ) -> builtins.list[Put] | None:
         """Return None where it isn't due at ``due_at``; without a job an empty list."""
 

@@ -76,6 +76,24 @@ class NewJob:
     max_retries: int | None = None
     task: str | None = None
     headers: Mapping[str, Any] | None = None
+    expires: float | None = None
+    unique_key: str | None = None
+    unique_seconds: float = 0
+    retention: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is, as its worker last said: ``done`` of ``total``, a note, and when.
+
+    ``attempt`` is the delivery that said so; ``at`` is in microseconds.
+    """
+
+    done: float
+    total: float | None = None
+    note: str = ""
+    attempt: int = 0
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +169,9 @@ class JobRecord:
     ``cursor`` is what ``list`` takes as ``after`` to go on behind this record.
     ``history`` holds the ended attempts, oldest first; it and the traceback of ``error``
     are filled by ``lookup`` only. ``failure`` is the key of the failure group of a dead letter.
+    ``expires_at`` is until when the first delivery may begin,
+    ``retention`` (microseconds) the job's own, and ``original_payload`` what was put, where
+    the payload was edited since.
     """
 
     id: str
@@ -178,6 +199,11 @@ class JobRecord:
     result: bytes | None = None
     cancel_requested: bool = False
     history: tuple[Attempt, ...] = ()
+    expires_at: int | None = None
+    unique_key: str | None = None
+    retention: int | None = None
+    progress: Progress | None = None
+    original_payload: bytes | None = None
 
 
 class Job:
@@ -186,13 +212,15 @@ class Job:
     Attributes: ``id``, ``data`` (the decoded payload), ``attempts`` (this delivery
     included), ``receipt`` (the token of this delivery), ``lease_expires_at``
     (microseconds since the epoch), ``priority``, ``group_id``, ``task``,
-    ``headers``, ``max_retries`` (None: the queue's), ``created_at``, ``queue``.
+    ``headers``, ``max_retries`` (None: the queue's), ``created_at``, ``expires_at``,
+    ``unique_key``, ``retention`` (microseconds; None: the queue's), ``queue``.
     """
 
     __slots__ = (
         "attempts",
         "created_at",
         "data",
+        "expires_at",
         "group_id",
         "headers",
         "id",
@@ -202,7 +230,9 @@ class Job:
         "priority",
         "queue",
         "receipt",
+        "retention",
         "task",
+        "unique_key",
     )
 
     def __init__(
@@ -221,6 +251,9 @@ class Job:
         task: str | None = None,
         headers: Mapping[str, Any] | None = None,
         max_retries: int | None = None,
+        expires_at: int | None = None,
+        unique_key: str | None = None,
+        retention: int | None = None,
     ) -> None:
         self.queue = queue
         self.id = id
@@ -235,10 +268,17 @@ class Job:
         self.task = task
         self.headers = {} if headers is None else headers
         self.max_retries = max_retries
+        self.expires_at = expires_at
+        self.unique_key = unique_key
+        self.retention = retention
 
     def extend_lease(self, seconds: float) -> bool:
         """Keep this job for at least ``seconds`` from now; see ``BaseQueue.extend_lease``."""
         return self.queue.extend_lease(self, seconds)
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> bool:
+        """Say how far this job is; see ``BaseQueue.progress``."""
+        return self.queue.progress(self, done, total, note)
 
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.queue.name!r}, attempt {self.attempts}>"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.serializers import JSONSerializer
-from django_localqueue.types import MICROSECONDS, ErrorRecord, Job
+from django_localqueue.types import MICROSECONDS, ErrorRecord, Job, Progress
 
 MAX_SECONDS = 100 * 365 * 86_400  # a century: nobody means more
 MAX_NAME = 255
@@ -26,6 +26,10 @@ class Message:
     max_retries: int | None
     task: str | None
     headers: bytes | None
+    expires: int | None = None
+    unique_key: str | None = None
+    unique_for: int = 0
+    retention: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ class Act:
 def failure_number(key: str) -> int:
     """Return the number of a failure group; one that no group has for what isn't a key."""
     return int(key) if key.isascii() and key.isdigit() and len(key) < 19 else -1
+
+
+def progress_record(value: bytes | None) -> Progress | None:
+    """Return what ``BaseQueue.progress`` had stored."""
+    return None if value is None else Progress(**HEADERS.loads(value))
 
 
 def text(value: object, name: str, *, limit: int = MAX_NAME, empty: bool = False) -> str:
@@ -93,6 +102,20 @@ def seconds(value: object, name: str, *, positive: bool = False) -> float:
         raise InvalidInput(f"{name} must be {least} seconds, and it is {value}.")
     if value > MAX_SECONDS:
         raise InvalidInput(f"{name} is {value} seconds, and at most {MAX_SECONDS} are allowed.")
+    return value
+
+
+def optional_microseconds(value: object, name: str, *, positive: bool = False) -> int | None:
+    """``microseconds``, or None for None."""
+    return None if value is None else microseconds(value, name, positive=positive)
+
+
+def number(value: object, name: str, low: float) -> float:
+    """Return ``value`` if it is a finite number of at least ``low``; raises ``InvalidInput``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InvalidInput(f"{name} must be a finite number, and it is {value!r}.")
+    if value < low:
+        raise InvalidInput(f"{name} must be {low} or more, and it is {value}.")
     return value
 
 

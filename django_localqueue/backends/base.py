@@ -17,6 +17,8 @@ from django_localqueue.backends.arguments import (
     Message,
     Settlement,
     microseconds,
+    number,
+    optional_microseconds,
     seconds,
     text,
     whole,
@@ -98,6 +100,10 @@ class BaseQueue(CoordinatingQueue):
         max_retries: int | None = None,
         task: str | None = None,
         headers: Mapping[str, Any] | None = None,
+        expires: float | None = None,
+        unique_key: str | None = None,
+        unique_seconds: float = 0,
+        retention: float | None = None,
     ) -> JobId:
         """Store one job and return its id once it is committed.
 
@@ -111,9 +117,18 @@ class BaseQueue(CoordinatingQueue):
             max_retries: this job's own, instead of the queue's.
             task: dotted path of the task that the job is a call of.
             headers: small facts about the job that travel beside its payload.
+            expires: seconds until the job must have been delivered for the first time;
+                if it was not, it becomes a dead letter (``expired``) instead.
+            unique_key: while a job of this key is waiting or running in this queue,
+                a put with it stores nothing.
+            unique_seconds: how long after its put the job holds its ``unique_key`` at
+                least, even if it has finished.
+            retention: seconds that the job is kept once it is acked, instead of the
+                queue's ``retention_seconds``.
 
         Returns:
-            The id; its ``created`` is False where ``job_id`` was there already.
+            The id; its ``created`` is False where ``job_id`` was there already, or
+            another job holds the ``unique_key``: then it is that one's id.
 
         Raises:
             InvalidInput: an argument or the payload was refused.
@@ -121,7 +136,20 @@ class BaseQueue(CoordinatingQueue):
             OutcomeUnknown: only on rqlite; put again with the same ``job_id``.
             StoredNotSynced: stored, but a power cut may lose it.
         """
-        job = NewJob(data, job_id, delay, priority, group_id, max_retries, task, headers)
+        job = NewJob(
+            data,
+            job_id,
+            delay,
+            priority,
+            group_id,
+            max_retries,
+            task,
+            headers,
+            expires,
+            unique_key,
+            unique_seconds,
+            retention,
+        )
         return self._put([self._message(job, "")])[0]
 
     def put_many(self, jobs: Iterable[Any]) -> list[JobId]:
@@ -143,6 +171,13 @@ class BaseQueue(CoordinatingQueue):
                 f"put_many was given {len(messages)} jobs, and at most {MAX_BATCH} go into one"
                 " transaction; put them in several calls."
             )
+        keys: dict[str, str | None] = {}
+        for message in messages:
+            id, key = message.job_id, message.unique_key
+            if id is not None and keys.setdefault(id, key) != key:
+                raise InvalidInput(
+                    f"The job_id {id!r} comes twice, with different unique keys; leave one out."
+                )
         return self._put(messages) if messages else []
 
     # ---- getting
@@ -328,6 +363,51 @@ class BaseQueue(CoordinatingQueue):
             LeaseExpired: the receipt is not the live one; nothing was changed.
         """
 
+    def progress(self, job: Job, done: float, total: float | None = None, note: str = "") -> bool:
+        """Keep how far a running job is; ``lookup`` shows the last word as ``progress``.
+
+        Args:
+            job: as ``get`` returned it.
+            done: how much is done, 0 or more.
+            total: how much there is to do, if known.
+            note: at most 1,000 characters for whoever looks.
+
+        Returns:
+            True, or False where somebody asked for the job to be cancelled.
+
+        Raises:
+            LeaseExpired: the receipt is not the live one; nothing was changed.
+        """
+        self._settlement(Settle(job, "release"))  # checks that it is a job of this store
+        value = HEADERS.dumps(
+            {
+                "done": number(done, "done", 0),
+                "total": None if total is None else number(total, "total", 0),
+                "note": text(note, "note", limit=1_000, empty=True),
+                "attempt": job.attempts,
+                "at": self.now(),
+            }
+        )
+        return self._progress(job, value)
+
+    @abstractmethod
+    def _progress(self, job: Job, value: bytes) -> bool: ...
+
+    def edit(self, id: str, data: Any) -> bool:
+        """Give a job that waits or failed another payload; its first one is kept beside it.
+
+        Returns:
+            False where the job is running or acked: nothing was changed.
+
+        Raises:
+            JobNotFound: there is no such job.
+            InvalidInput: the payload was refused.
+        """
+        return self._edit(text(str(id), "id"), self._payload(data))
+
+    @abstractmethod
+    def _edit(self, id: str, payload: bytes) -> bool: ...
+
     def _settle_one(self, settle: Settle) -> None:
         error = self.exchange((settle,), 0).results[0]
         if error is not None:
@@ -373,16 +453,28 @@ class BaseQueue(CoordinatingQueue):
 
     # ---- checks
 
+    def _payload(self, data: Any) -> bytes:
+        payload = self.serializer.dumps(data)
+        if len(payload) > self.max_payload_bytes:
+            raise PayloadTooLarge(
+                f"The payload has {len(payload)} bytes and the queue {self.name!r} takes at"
+                f" most {self.max_payload_bytes}; store the data elsewhere and put a reference"
+                " to it, or raise max_payload_bytes."
+            )
+        return payload
+
     def _message(self, job: NewJob, where: str) -> Message:
         try:
-            payload = self.serializer.dumps(job.data)
-            if len(payload) > self.max_payload_bytes:
-                raise PayloadTooLarge(
-                    f"The payload has {len(payload)} bytes and the queue {self.name!r} takes at"
-                    f" most {self.max_payload_bytes}; store the data elsewhere and put a reference"
-                    " to it, or raise max_payload_bytes."
-                )
+            payload = self._payload(job.data)
             headers = job.headers
+            if job.unique_key is None and job.unique_seconds:
+                raise InvalidInput("unique_seconds is for a unique_key; give one too.")
+            expires = optional_microseconds(job.expires, "expires", positive=True)
+            if expires is not None and job.delay and job.expires <= job.delay:  # type: ignore[operator]
+                raise InvalidInput(
+                    f"expires is {job.expires} seconds and delay {job.delay}: the job would expire"
+                    " before it may be delivered."
+                )
             return Message(
                 payload,
                 None if job.job_id is None else text(job.job_id, "job_id"),
@@ -394,6 +486,10 @@ class BaseQueue(CoordinatingQueue):
                 else whole(job.max_retries, "max_retries", 0, 1_000_000),
                 None if job.task is None else text(job.task, "task", limit=1_000),
                 HEADERS.dumps(dict(headers)) if headers else None,
+                expires,
+                None if job.unique_key is None else text(job.unique_key, "unique_key"),
+                microseconds(job.unique_seconds, "unique_seconds") if job.unique_seconds else 0,
+                optional_microseconds(job.retention, "retention"),
             )
         except InvalidInput as error:
             if where:

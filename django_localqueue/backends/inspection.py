@@ -206,9 +206,12 @@ class InspectableQueue(ABC):
         return self._purge(older_than, include_failed)
 
     def prune(self, limit: int = 1_000) -> int:
-        """Remove up to ``limit`` acked or discarded jobs past the retention; return how many."""
+        """Remove up to ``limit`` acked or discarded jobs past their retention; return how many.
+
+        An acked job's own retention goes before the queue's, be it shorter or longer.
+        """
         whole(limit, "limit", 1, 1_000_000)
-        return 0 if self.retention_seconds is None else self._prune(limit)
+        return self._prune(limit)
 
     @abstractmethod
     def reclaim_expired_leases(self) -> int:

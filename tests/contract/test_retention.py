@@ -129,6 +129,75 @@ class TestPrune:
         assert queue.stats().acked == 1
 
 
+class TestRetentionOfAJob:
+    def test_it_goes_before_the_queues_be_it_shorter_or_longer(
+        self, make_queue: Callable[..., BaseQueue], clock: Clock
+    ) -> None:
+        queue = make_queue(retention_seconds=100)
+        brief = queue.put("brief", retention=10)
+        usual = queue.put("usual")
+        long = queue.put("long", retention=1_000)
+        assert record(queue, long).retention == 1_000_000_000
+        for job in queue.get_many(3):
+            queue.ack(job)
+        assert [queue.lookup(id) is None for id in (brief, usual, long)] == [False] * 3
+        clock.advance(11)
+        assert (queue.prune(), queue.lookup(brief)) == (1, None)
+        clock.advance(90)
+        assert (queue.prune(), queue.lookup(usual)) == (1, None)
+        clock.advance(800)
+        assert queue.prune() == 0
+        clock.advance(100)
+        assert (queue.prune(), queue.lookup(long)) == (1, None)
+
+    def test_it_counts_where_the_queue_keeps_for_ever(
+        self, make_queue: Callable[..., BaseQueue], clock: Clock
+    ) -> None:
+        queue = make_queue(retention_seconds=None)
+        queue.put(1, retention=0)
+        kept = queue.put(2)
+        for job in queue.get_many(2):
+            assert job.retention == (0 if job.data == 1 else None)
+            queue.ack(job)
+        clock.advance(1)
+        assert queue.prune() == 1
+        assert queue.lookup(kept) is not None
+
+    def test_it_is_of_acked_jobs_only(self, queue: BaseQueue, clock: Clock) -> None:
+        dead = queue.put(1, retention=1)
+        queue.fail(queue.get_nowait())
+        queue.put(2, retention=1)
+        clock.advance(10)
+        assert queue.prune() == 0
+        assert queue.lookup(dead) is not None
+        assert queue.stats().ready == 1
+
+    def test_steps_end_at_their_limit_and_pass_over_what_is_kept(
+        self, make_queue: Callable[..., BaseQueue], clock: Clock
+    ) -> None:
+        queue = make_queue(retention_seconds=10)
+        for n in range(1_200):
+            queue.put(n, retention=None if n % 3 == 0 else 5 if n % 3 == 1 else 1_000)
+        for job in queue.get_many(1_200):
+            queue.ack(job)
+        clock.advance(11)
+        assert [queue.prune(limit=300) for _ in range(4)] == [300, 300, 200, 0]
+        queue.put("later")
+        queue.ack(queue.get_nowait())
+        clock.advance(11)
+        assert queue.prune() == 1
+        clock.advance(1_000)
+        assert queue.prune() == 400
+
+    def test_purge_is_a_persons_word_and_asks_for_no_retention(
+        self, queue: BaseQueue, clock: Clock
+    ) -> None:
+        queue.put(1, retention=1_000)
+        queue.ack(queue.get_nowait())
+        clock.advance(1)
+        assert queue.purge(0) == 1
+
+
 def test_vacuum_loses_nothing(queue: BaseQueue, clock: Clock) -> None:
     if not queue.supports_vacuum:
         pytest.skip("its store needs no vacuum")

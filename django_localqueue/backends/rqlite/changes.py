@@ -54,9 +54,31 @@ _WANTS = {
     "delay": "(m.state = 0 OR m.at <> ?7 ->> 0)",
     "move": """NOT EXISTS (SELECT 1 FROM localqueue_messages met INDEXED BY localqueue_job_id
       WHERE met.queue = (SELECT id FROM localqueue_queues WHERE name = ?7 ->> 1)
-        AND met.job_id = m.job_id AND met.job_id IS NOT NULL)""",
+        AND met.job_id = m.job_id AND met.job_id IS NOT NULL)
+      AND (m.unique_until IS NULL OR NOT EXISTS (SELECT 1 FROM localqueue_messages holder
+        INDEXED BY localqueue_unique WHERE holder.queue = (
+            SELECT id FROM localqueue_queues WHERE name = ?7 ->> 1)
+          AND holder.unique_key = m.unique_key AND holder.unique_until IS NOT NULL))""",
     "discarded": "(m.state <> 5 OR m.reason <> 'discarded')",
 }
+
+
+_EDIT = f"""UPDATE localqueue_messages AS m SET
+    original = coalesce(original, payload), payload = ?3 ->> 1
+  WHERE m.id = {found_id(_QUEUE, "?4")} AND m.state IN (0, 1, 2, 5)
+    AND NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?1)"""
+_EDITED = f"""INSERT OR IGNORE INTO localqueue_ops (op, at, verb, answer)
+  SELECT ?1, ?2, iif(m.state IN (0, 1, 2, 5), 'edit', 'none'), m.id FROM localqueue_messages m
+  WHERE m.id = {found_id(_QUEUE, "?4")}"""
+
+
+def edit(op: str, now: int, queue: str, id: str, payload: str) -> list[Statement]:
+    """Give a waiting or failed job another payload; the answer of ``op`` says whether it did."""
+    return [
+        [_EDIT, op, now, document([queue, payload]), id],
+        [_EDITED, op, now, document([queue]), id],
+        answer(op),
+    ]
 
 
 def act_on_many(
@@ -97,6 +119,31 @@ def purge(op: str, now: int, queue: str, kind: str, before: int, limit: int) -> 
     SELECT id FROM localqueue_messages {_FINISHED[kind]}
       AND queue = {_QUEUE} AND at <= ?4 ORDER BY at, id LIMIT ?5)"""
     return [[insert, op, now, document([queue]), before, limit], answer(op)]
+
+
+_KEPT = """SELECT m.id FROM localqueue_messages m INDEXED BY localqueue_kept
+  WHERE m.queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0) AND m.state = 4
+    AND m.retention IS NOT NULL AND m.at + m.retention <= ?2 ORDER BY m.at + m.retention LIMIT ?3"""
+_ACKED = """SELECT m.id, m.at, m.retention IS NULL
+  FROM localqueue_messages m INDEXED BY localqueue_acked
+  WHERE m.queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0) AND m.state = 4
+    AND (m.at, m.id) > (?4, ?5) AND m.at <= ?2 ORDER BY m.at, m.id LIMIT ?3"""
+
+
+def kept(queue: str, now: int, limit: int) -> list[Statement]:
+    """Read the keys of acked jobs whose own retention is over."""
+    return [[_KEPT, document([queue]), now, limit]]
+
+
+def acked(queue: str, before: int, after: tuple[int, int], limit: int) -> list[Statement]:
+    """Read key and end of acked jobs behind a cursor, and whether the queue's retention counts."""
+    return [[_ACKED, document([queue]), before, limit, *after]]
+
+
+def remove(op: str, now: int, keys: Sequence[int]) -> list[Statement]:
+    """Remove finished jobs by their keys."""
+    insert = "INSERT INTO localqueue_do_act (op, now, verb, jobs) VALUES (?1, ?2, 'purge', ?3)"
+    return [[insert, op, now, document(keys)]]
 
 
 _RECLAIM = f"""INSERT INTO localqueue_do_act (op, now, verb, jobs)

@@ -28,13 +28,14 @@ max_retries,task,headers)
 
 
 def put(op: str, now: int, queue: str, row: Sequence[Any]) -> list[Statement] | None:
-    """Store a job without a group; the last result tells its id, if it changed a row.
+    """Store a simple job; the last result tells its id, if it changed a row.
 
     It changed none where the queue is new; nothing was done then. None: not for a job in a
-    group.
+    group, or with a unique key, an expiry or a retention of its own.
     """
-    payload, job_id, delay, prio, group, max_retries, task, headers = row
-    if group is not None:
+    payload, job_id, delay, prio, group, max_retries, task, headers, *options = row
+    expires, unique_key, _, retention = options
+    if any(option is not None for option in (group, expires, unique_key, retention)):
         return None
     texts = document([payload, job_id, max_retries, task, headers])
     return [[_PUT_OP, op, now, document([queue])], [_PUT, op, texts, delay, prio]]
@@ -58,7 +59,7 @@ _ACKS_OP = """INSERT INTO localqueue_ops(op,at,verb,found)
 def ack(
     op: str, now: int, boot: int, rows: Sequence[Sequence[Any]], claims: bool
 ) -> list[Statement] | None:
-    """Ack jobs without a group whose leases are all live; None: they are not all acks of such.
+    """Ack simple jobs whose leases are all live; None: they are not all acks of such.
 
     ``claims`` says that a claim follows in the same request.
     """

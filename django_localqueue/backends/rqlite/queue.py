@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from django_localqueue.backends.arguments import Act, Message, Settlement, microseconds
+from django_localqueue.backends.arguments import (
+    Act,
+    Message,
+    Settlement,
+    microseconds,
+)
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.rqlite import (
@@ -171,7 +176,10 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         shared = self._store()
         now, _ = shared.times()
         op = statements.operation(now)
-        plain = all(message.job_id is None and message.group_id is None for message in messages)
+        plain = all(
+            message.job_id is None and message.group_id is None and message.unique_key is None
+            for message in messages
+        )
         sent: dict[object, Message] = {}  # one job_id twice: the first counts
         for index, message in enumerate(messages):
             sent.setdefault(index if message.job_id is None else message.job_id, message)
@@ -296,6 +304,18 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         job.lease_expires_at = now + end - boot
         return not cancel
 
+    def _progress(self, job: Job, value: bytes) -> bool:
+        shared = self._store()
+        _, boot = shared.times()
+        text = cast("str", records.stored(value))
+        results = shared.request(
+            statements.progress(job.queue.name, job.key, job.receipt, boot, text)
+        )
+        _, cancel, loss = results[1].rows[0]
+        if loss is not None:
+            raise lost_lease(job, loss)
+        return not cancel
+
     # ---- looking
 
     def stats(self) -> Stats:
@@ -365,6 +385,10 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
     def _cancel(self, id: str) -> bool:
         return self._known(repairs.act_on_one(self._store(), self.name, id, "cancel"), id)
 
+    def _edit(self, id: str, payload: bytes) -> bool:
+        text = cast("str", records.stored(payload))
+        return self._known(repairs.edit(self._store(), self.name, id, text), id)
+
     def _known(self, done: bool | None, id: str) -> bool:
         if done is None:
             raise JobNotFound(f"The queue {self.name!r} has no job {id!r}.")
@@ -378,8 +402,7 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         return repairs.purge(self._store(), self.name, older_than, kinds, None)
 
     def _prune(self, limit: int) -> int:
-        retention = cast("float", self.retention_seconds)
-        return repairs.purge(self._store(), self.name, retention, ("acked", "discarded"), limit)
+        return repairs.prune(self._store(), self.name, self.retention_seconds, limit)
 
     def reclaim_expired_leases(self) -> int:
         return repairs.reclaim(self._store(), self.name, self.max_retries)

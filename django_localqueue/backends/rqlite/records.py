@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from django_localqueue.backends.arguments import HEADERS, Message, Settlement
+from django_localqueue.backends.arguments import HEADERS, Message, Settlement, progress_record
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.exceptions import (
     InvalidInput,
@@ -52,6 +52,11 @@ class RecordRow(NamedTuple):
     cancel: int
     payload: str
     failure: int | None
+    expires: int | None
+    unique_key: str | None
+    retention: int | None
+    progress: str | None
+    original: str | None
 
 
 #: The columns of a message ``m`` that ``RecordRow`` has.
@@ -101,6 +106,10 @@ def put_row(message: Message) -> list[Any]:
         message.max_retries,
         message.task,
         stored(message.headers),
+        message.expires,
+        message.unique_key,
+        message.unique_for,
+        message.retention,
     ]
 
 
@@ -109,17 +118,27 @@ def put_ids(
 ) -> list[JobId]:
     """Return what a put is answered: ids from ``first`` on for those that were created.
 
-    ``stands`` has job_id, id, state and time of those that are not just ready or delayed.
+    ``stands`` has job_id, id, state and time of those that are not just ready or delayed, and
+    the unique key of those that hold one that was asked for.
     """
-    found = {
-        (id if job_id is None else job_id): (id, state, at) for job_id, id, state, at in stands
-    }
+    found: dict[object, tuple[int, int, int]] = {}
+    holders: dict[str, tuple[str | None, int, int, int]] = {}
+    for job_id, id, state, at, unique_key in stands:
+        found[id if job_id is None else job_id] = id, state, at
+        if unique_key is not None:
+            holders[unique_key] = job_id, id, state, at
     following = first
     met: set[object] = set()
     ids: list[JobId] = []
     for message in messages:
         # Where a late copy of the request finds the job gone, it is told as it was put.
         name = following if message.job_id is None else message.job_id
+        if message.unique_key in holders and (message.job_id is None or name not in found):
+            holder, id, state, at = holders[message.unique_key]
+            if message.job_id is not None or id != following:
+                public = str(id) if holder is None else holder
+                ids.append(JobId(public, False, STATES[shown(state, at, now)]))
+                continue
         waits = schema.DELAYED if message.delay else schema.READY
         id, state, at = found.get(name, (following, waits, now + message.delay))
         created = id >= first and name not in met
@@ -146,7 +165,7 @@ def settle_row(item: Settlement) -> list[Any]:
         stored(item.result),
         item.reason,
         *_error_row(item.error),
-        job.group_id is not None,
+        job.group_id is not None or job.unique_key is not None,
     ]
 
 
@@ -168,7 +187,8 @@ def _error_row(error: ErrorRecord | None) -> list[str | None]:
 
 def job(queue: BaseQueue, row: Sequence[Any], lease_expires_at: int) -> Job:
     """Return a delivery without its data, from a row of ``statements.CLAIMED``."""
-    key, job_id, receipt, attempts, max_retries, prio, grp, task, created, headers, *_ = row
+    key, job_id, receipt, attempts, max_retries, prio, grp, task, created, headers, *rest = row
+    expires, unique_key, retention, *_ = rest
     return Job(
         queue,
         id=str(key) if job_id is None else job_id,
@@ -183,6 +203,9 @@ def job(queue: BaseQueue, row: Sequence[Any], lease_expires_at: int) -> Job:
         task=task,
         headers=None if headers is None else HEADERS.loads(loaded(headers)),
         max_retries=max_retries,
+        expires_at=expires,
+        unique_key=unique_key,
+        retention=retention,
     )
 
 
@@ -228,6 +251,11 @@ def job_record(queue: str, row: RecordRow, times: tuple[int, int]) -> JobRecord:
         worker=row.worker,
         result=None if row.result is None else loaded(row.result),
         cancel_requested=bool(row.cancel),
+        expires_at=row.expires,
+        unique_key=row.unique_key,
+        retention=row.retention,
+        progress=None if row.progress is None else progress_record(loaded(row.progress)),
+        original_payload=None if row.original is None else loaded(row.original),
     )
 
 

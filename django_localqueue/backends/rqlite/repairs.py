@@ -122,6 +122,59 @@ def purge(
     return total
 
 
+def prune(shared: SharedStore, queue: str, retention: float | None, limit: int) -> int:
+    """Remove up to ``limit`` acked or discarded jobs whose retention is over; return how many.
+
+    What to remove is read first: reading stays out of the Raft log. Jobs with a retention of
+    their own are passed over once, not each time.
+    """
+    total = 0
+    counts.roll_up(shared, queue)
+    while total < limit:
+        batch = min(BATCH, limit - total)
+        now, _ = shared.times()
+        (found,) = shared.read(changes.kept(queue, now, batch))
+        _remove(shared, [row[0] for row in found.rows])
+        total += len(found.rows)
+        if len(found.rows) < batch:
+            break
+    if retention is None:
+        return total
+    before = shared.times()[0] - microseconds(retention, "retention_seconds")
+    after = shared.pruned.get(queue, (-1, 0))
+    if after[0] > before:
+        after = (-1, 0)
+    while total < limit:
+        batch = min(BATCH, limit - total)
+        (found,) = shared.read(changes.acked(queue, before, after, batch))
+        keys = [key for key, _, plain in found.rows if plain]
+        _remove(shared, keys)
+        total += len(keys)
+        if found.rows:
+            after = found.rows[-1][1], found.rows[-1][0]
+        if len(found.rows) < batch:
+            break
+    shared.pruned[queue] = after
+    return total + purge(shared, queue, retention, ("discarded",), limit - total)
+
+
+def _remove(shared: SharedStore, keys: Sequence[int]) -> None:
+    if keys:
+        now, _ = shared.times()
+        shared.execute(changes.remove(statements.operation(now), now, keys))
+
+
+def edit(shared: SharedStore, queue: str, id: str, payload: str) -> bool | None:
+    """Give a job another payload; return whether that was done, None if it isn't there."""
+    public = listing.public_id(id)
+    if public is None:
+        return None
+    now, _ = shared.times()
+    op = statements.operation(now)
+    results = shared.request(changes.edit(op, now, queue, public, payload))
+    return bool(results[-1].rows[0][1] == "edit") if results[-1].rows else None
+
+
 def reclaim(shared: SharedStore, queue: str, max_retries: int) -> int:
     """Give back every job whose lease ran out; return how many."""
     total = 0

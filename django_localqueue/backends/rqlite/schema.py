@@ -160,7 +160,17 @@ _TABLES = {
 # anew by whoever first uses a newer version.
 _ADDED: dict[str, dict[str, tuple[int, str]]] = {
     "localqueue_queues": {"rolled": (2, "INTEGER NOT NULL DEFAULT 0")},
-    "localqueue_messages": {"failure": (2, "INTEGER")},
+    # A unique key holds while ``unique_until`` is not NULL: it is until when the key holds
+    # though the job has finished.
+    "localqueue_messages": {
+        "failure": (2, "INTEGER"),
+        "expires": (2, "INTEGER"),
+        "unique_key": (2, "TEXT"),
+        "unique_until": (2, "INTEGER"),
+        "retention": (2, "INTEGER"),
+        "progress": (2, "TEXT"),
+        "original": (2, "TEXT"),
+    },
 }
 
 _INDEXES = {
@@ -174,8 +184,10 @@ _INDEXES = {
     "localqueue_discarded": "(queue, at) WHERE reason = 'discarded'",
     "localqueue_head": "(queue, grp) WHERE grp IS NOT NULL AND state IN (0, 1, 3)",
     "localqueue_job_id": "(queue, job_id) WHERE job_id IS NOT NULL",
+    "localqueue_unique": "(queue, unique_key) WHERE unique_until IS NOT NULL",
+    "localqueue_kept": "(queue, at + retention) WHERE state = 4 AND retention IS NOT NULL",
 }
-_UNIQUE = ("localqueue_head", "localqueue_job_id")
+_UNIQUE = ("localqueue_head", "localqueue_job_id", "localqueue_unique")
 
 _VIEWS = {
     "localqueue_do_put": ("op", "now", "queue", "jobs"),
@@ -222,6 +234,11 @@ _ENDS = """(NEW.verb = 3 OR cancel = 1
       OR (NEW.verb IN (2, 5) AND attempts > coalesce(max_retries, NEW.max_retries)))"""
 _OWN = f"iif(NEW.verb = 4, since, max(NEW.now, {LAST_ID}))"
 _NAMED = "(SELECT value FROM json_each(NEW.jobs))"
+# A finished job keeps its key until then; NULL where it has none any more.
+_KEPT_KEY = "iif(unique_until > NEW.now, unique_until, NULL)"
+_KEY_IS_HELD = """EXISTS (SELECT 1 FROM localqueue_messages AS holder INDEXED BY localqueue_unique
+    WHERE holder.queue = {0}.queue AND holder.unique_key = {0}.unique_key
+      AND holder.unique_until IS NOT NULL)"""
 
 # Dead letters with an error that is nobody's wish, counted by what went wrong.
 _ENTER_GROUP = [
@@ -308,30 +325,45 @@ _TRIGGERS = {
             _lead("0", "NEW.ended", f"id = NEW.id AND NOT EXISTS {_LEAD}"),
         ],
     ),
-    # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers], in
-    # which no job_id comes twice. The answer is the first id, given or not.
+    # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers,
+    # expires, unique_key, unique_for, retention], in which no job_id comes twice. The answer is
+    # the first id, given or not.
     "localqueue_put": (
         f"INSTEAD OF INSERT ON localqueue_do_put WHEN {_CALLED_ONCE}",
         [
             "INSERT OR IGNORE INTO localqueue_queues (name) VALUES (NEW.queue)",
             f"""INSERT INTO localqueue_ops (op, at, verb, answer)
   VALUES (NEW.op, NEW.now, 'put', max(NEW.now, 1 + {LAST_ID}))""",
-            """INSERT INTO localqueue_messages (id, queue, state, prio, since, at, created,
-    payload, job_id, max_retries, grp, task, headers)
+            # Finished jobs let go of keys that are asked for, if their time is over.
+            """UPDATE localqueue_messages SET unique_until = NULL WHERE state IN (4, 5) AND id IN (
+    SELECT held.id FROM json_each(NEW.jobs) AS job
+      CROSS JOIN localqueue_queues AS queues ON queues.name = NEW.queue
+      CROSS JOIN localqueue_messages AS held INDEXED BY localqueue_unique
+      ON held.queue = queues.id AND held.unique_key = job.value ->> 9
+        AND held.unique_until IS NOT NULL AND held.unique_until <= NEW.now
+    WHERE job.value ->> 9 IS NOT NULL)""",
+            f"""INSERT INTO localqueue_messages (id, queue, state, prio, since, at, created,
+    payload, job_id, max_retries, grp, task, headers, expires, unique_key, unique_until, retention)
   SELECT id, queue, CASE WHEN grp IS NOT NULL THEN 2 WHEN delay > 0 THEN 1 ELSE 0 END,
     prio, iif(delay > 0, 0, id),
     CASE WHEN delay > 0 THEN NEW.now + delay WHEN grp IS NOT NULL THEN 0 ELSE id END,
-    NEW.now, payload, job_id, max_retries, grp, task, headers
-  FROM (SELECT ops.answer - 1 + row_number() OVER (ORDER BY job.key) AS id,
-      queues.id AS queue, job.value ->> 0 AS payload, job.value ->> 1 AS job_id,
+    NEW.now, payload, job_id, max_retries, grp, task, headers, NEW.now + expires, unique_key,
+    iif(unique_key IS NULL, NULL, NEW.now + unique_for), retention
+  FROM (SELECT first - 1 + row_number() OVER (ORDER BY place) AS id, * FROM (
+    SELECT ops.answer AS first, job.key AS place, queues.id AS queue,
+      row_number() OVER (PARTITION BY job.value ->> 9 ORDER BY job.key) AS rank,
+      job.value ->> 0 AS payload, job.value ->> 1 AS job_id,
       job.value ->> 2 AS delay, job.value ->> 3 AS prio, job.value ->> 4 AS grp,
-      job.value ->> 5 AS max_retries, job.value ->> 6 AS task, job.value ->> 7 AS headers
+      job.value ->> 5 AS max_retries, job.value ->> 6 AS task, job.value ->> 7 AS headers,
+      job.value ->> 8 AS expires, job.value ->> 9 AS unique_key,
+      job.value ->> 10 AS unique_for, job.value ->> 11 AS retention
     FROM localqueue_ops AS ops CROSS JOIN localqueue_queues AS queues
       CROSS JOIN json_each(NEW.jobs) AS job
     WHERE ops.op = NEW.op AND queues.name = NEW.queue
       AND NOT EXISTS (SELECT 1 FROM localqueue_messages AS met INDEXED BY localqueue_job_id
         WHERE met.queue = queues.id AND met.job_id = job.value ->> 1
-          AND met.job_id IS NOT NULL))""",
+          AND met.job_id IS NOT NULL)) AS fresh
+    WHERE unique_key IS NULL OR (rank = 1 AND NOT {_KEY_IS_HELD.format("fresh")}))""",
             # A group without a lead had no other jobs that wait: its first new one leads.
             _lead(
                 "0",
@@ -366,6 +398,7 @@ _TRIGGERS = {
     at = CASE WHEN NEW.verb = 1 OR {_ENDS} THEN NEW.now
       WHEN NEW.delay > 0 THEN NEW.now + NEW.delay WHEN {_ELDER} THEN 0 ELSE {_OWN} END,
     verb = NEW.verb, ended = NEW.now,
+    unique_until = iif(NEW.verb = 1 OR {_ENDS}, {_KEPT_KEY}, unique_until),
     attempts = attempts - (NEW.verb = 4),
     reason = CASE WHEN NEW.verb = 1 OR NOT {_ENDS} THEN reason WHEN NEW.verb = 3 THEN NEW.reason
       WHEN cancel = 1 THEN 'cancelled' ELSE 'exhausted' END,
@@ -384,7 +417,9 @@ _TRIGGERS = {
   VALUES (NEW.op, NEW.now, NEW.verb, NEW.jobs, NEW.found)""",
             f"""UPDATE localqueue_messages SET state = iif(grp IS NULL, 0, 2),
     since = max(NEW.now, {LAST_ID}), at = iif(grp IS NULL, max(NEW.now, {LAST_ID}), 0),
-    attempts = 0, cancel = 0, reason = NULL, failure = NULL
+    attempts = 0, cancel = 0, reason = NULL, failure = NULL, expires = NULL,
+    unique_until = iif(unique_key IS NULL OR {_KEY_IS_HELD.format("localqueue_messages")},
+      unique_until, 0)
   WHERE NEW.verb = 'retry' AND state = 5 AND id IN {_NAMED}""",
             f"""UPDATE localqueue_messages SET state = 0, since = max(since, NEW.now, {LAST_ID}),
     at = max(NEW.now, {LAST_ID})
@@ -404,8 +439,8 @@ _TRIGGERS = {
   WHERE NEW.verb = 'move' AND state IN (0, 1, 2, 5) AND id IN {_NAMED}""",
             f"""UPDATE localqueue_messages SET reason = NEW.verb, at = NEW.now, failure = NULL
   WHERE NEW.verb = 'discarded' AND state = 5 AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_messages
-    SET state = 5, at = NEW.now, ended = NEW.now, reason = NEW.verb
+            f"""UPDATE localqueue_messages SET state = 5, at = NEW.now, ended = NEW.now,
+    reason = NEW.verb, unique_until = {_KEPT_KEY}
   WHERE NEW.verb IN ('cancelled', 'discarded') AND state IN (0, 1, 2) AND id IN {_NAMED}""",
             f"""UPDATE localqueue_messages SET cancel = 1
   WHERE NEW.verb = 'stop' AND state = 3 AND id IN {_NAMED}""",

@@ -16,13 +16,13 @@ from django_localqueue.backends.rqlite.records import document
 from django_localqueue.transports.statements import Statement
 
 #: A settlement: queue, id, receipt, verb, delay, max_retries, result, reason, class, message,
-#: place and traceback of the error, whether the job has a group.
+#: place and traceback of the error, whether the job has a group or a unique key.
 SettleRow = Sequence[Any]
 
 #: Due jobs that one claim promotes, and leases that it lets lapse, of each queue.
 PROMOTIONS = 64
-#: Jobs whose deliveries are used up that one claim looks for beyond those it wants.
-_USED_UP = 16
+#: Jobs that are used up or expired that one claim looks for beyond those it wants.
+_USED_UP = 64
 
 
 def operation(now: int) -> str:
@@ -43,14 +43,19 @@ def forget(now: int) -> Statement:
 
 _PUT = "INSERT INTO localqueue_do_put (op, now, queue, jobs) VALUES (?1, ?2, ?3 ->> 0, ?4)"
 _ANSWER = "SELECT answer, verb, found FROM localqueue_ops WHERE op = ?"
-# Where the jobs stand that were put without a job_id, and those of the job_ids in ?2.
-_STANDS = """SELECT m.job_id, m.id, m.state, m.at FROM localqueue_ops o
+# Where the jobs stand that were put without a job_id, those of the job_ids in ?2, and those
+# that hold the unique keys in ?5.
+_STANDS = """SELECT m.job_id, m.id, m.state, m.at, NULL FROM localqueue_ops o
   CROSS JOIN localqueue_messages m ON m.id >= CAST(o.answer AS INTEGER)
     AND m.id < CAST(o.answer AS INTEGER) + ?4 AND m.job_id IS NULL
   WHERE o.op = ?1
-UNION ALL SELECT m.job_id, m.id, m.state, m.at FROM localqueue_queues q
+UNION ALL SELECT m.job_id, m.id, m.state, m.at, NULL FROM localqueue_queues q
   CROSS JOIN json_each(?2) job CROSS JOIN localqueue_messages m INDEXED BY localqueue_job_id
   ON m.queue = q.id AND m.job_id = job.value AND m.job_id IS NOT NULL
+  WHERE q.name = ?3 ->> 0
+UNION ALL SELECT m.job_id, m.id, m.state, m.at, m.unique_key FROM localqueue_queues q
+  CROSS JOIN json_each(?5) job CROSS JOIN localqueue_messages m INDEXED BY localqueue_unique
+  ON m.queue = q.id AND m.unique_key = job.value AND m.unique_until IS NOT NULL
   WHERE q.name = ?3 ->> 0"""
 
 
@@ -60,7 +65,8 @@ def put(
     """Store jobs, of which no two have one job_id.
 
     The second result has the first id that was given; it is followed by the others without a
-    gap. Unless the jobs are ``plain`` the third tells where they stand, as job_id, id, state, at.
+    gap. Unless the jobs are ``plain`` the third tells where they stand, as job_id, id, state,
+    at and, for the job that holds it, the unique key.
     """
     outcome = put_outcome(op, queue, rows)
     put_them: Statement = [_PUT, op, now, document([queue]), document(rows)]
@@ -70,9 +76,10 @@ def put(
 def put_outcome(op: str, queue: str, rows: Sequence[Sequence[Any]]) -> list[Statement]:
     """Read the first id that a put gave, and where its jobs stand; the first is empty if none."""
     job_ids = [row[1] for row in rows if row[1] is not None]
+    keys = sorted({row[9] for row in rows if row[9] is not None})
     return [
         [_ANSWER, op],
-        [_STANDS, op, document(job_ids), document([queue]), len(rows)],
+        [_STANDS, op, document(job_ids), document([queue]), len(rows), document(keys)],
     ]
 
 
@@ -99,7 +106,7 @@ _VERDICTS = f"""INSERT INTO localqueue_ops (op, at, verb, answer)
     LEFT JOIN localqueue_messages m ON m.id = item.value ->> 1 AND m.queue = q.id)
   WHERE NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?1)
   RETURNING answer"""
-# An ack of a job without a group needs none of what the other verbs do.
+# An ack of a job without a group or a key needs none of what the other verbs do.
 _ACK = """UPDATE localqueue_messages SET state = 4, at = ?2, verb = 1, result = done.result,
     err_class = NULL, err_message = NULL, err_place = NULL
   FROM (SELECT value ->> 0 AS queue, value ->> 1 AS job, value ->> 2 AS receipt,
@@ -125,7 +132,7 @@ def settle(op: str, now: int, boot: int, rows: Sequence[SettleRow]) -> list[Stat
 
 
 def _apart(rows: Sequence[SettleRow]) -> tuple[list[SettleRow], list[SettleRow]]:
-    """Return the acks of jobs without a group, and the others; all together if order matters."""
+    """Return the acks of simple jobs, and the others; all together if order matters."""
     if len({row[1] for row in rows}) < len(rows):
         return [], list(rows)
     acks = [row for row in rows if row[3] == schema.ACK and not row[-1]]
@@ -156,6 +163,19 @@ def extend(queue: str, key: int, receipt: str, boot: int, until: int) -> list[St
     ]
 
 
+_PROGRESS = """UPDATE localqueue_messages SET progress = ?4
+  WHERE id = ?1 AND receipt = ?2 AND state = 3 AND at > ?3
+    AND queue = (SELECT id FROM localqueue_queues WHERE name = ?5 ->> 0)"""
+
+
+def progress(queue: str, key: int, receipt: str, boot: int, value: str) -> list[Statement]:
+    """Keep how far a job is; the answer is that of ``extend``."""
+    return [
+        [_PROGRESS, key, receipt, boot, value, document([queue])],
+        [_EXTENDED, document([[queue, key, receipt, 0]]), boot],
+    ]
+
+
 # ---- claiming
 
 #: A queue to claim from: its name, lease and max_retries.
@@ -163,7 +183,7 @@ Source = tuple[str, int, int]
 #: The columns that a claim returns.
 CLAIMED = (
     *("id", "job_id", "receipt", "attempts", "max_retries", "prio", "grp", "task", "created"),
-    *("headers", "waited", "payload"),
+    *("headers", "expires", "unique_key", "retention", "waited", "payload"),
 )
 
 #: Jobs of queues that are not paused: to be followed by a list of ids for each queue ``q``.
@@ -191,12 +211,15 @@ LAPSE = """INSERT INTO localqueue_do_settle (queue, id, receipt, verb, now, boot
 LAPSE_SOME = f"{LAPSE}{OPEN} {LAPSED} ORDER BY source.key, m.at, m.id"
 
 # The limit may have been lowered since the job was last given back.
-_BURY = f"""UPDATE localqueue_messages SET state = 5, at = ?2, ended = ?2, reason = 'exhausted'
+_BURY = f"""UPDATE localqueue_messages SET state = 5, at = ?2, ended = ?2,
+    reason = iif(attempts = 0, 'expired', 'exhausted'),
+    unique_until = iif(unique_until > ?2, unique_until, NULL)
   WHERE id IN (SELECT m.id FROM {OPEN}
     (SELECT head.id FROM localqueue_messages head INDEXED BY localqueue_ready
       WHERE head.queue = q.id AND head.state = 0 AND head.prio >= ?3
       ORDER BY head.prio DESC, head.since, head.id LIMIT ?4 + {_USED_UP})
-    WHERE m.attempts > coalesce(m.max_retries, source.value ->> 2))"""
+    WHERE m.attempts > coalesce(m.max_retries, source.value ->> 2)
+      OR (m.attempts = 0 AND m.expires <= ?2))"""
 
 _OURS = """json_each(?1) source
     CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
@@ -223,13 +246,14 @@ _CLAIM = f"""{_TAKE}at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
       (SELECT head.id FROM localqueue_messages head INDEXED BY localqueue_ready
         WHERE head.queue = q.id AND head.state = 0 AND head.prio >= ?6
           AND head.attempts <= coalesce(head.max_retries, source.value ->> 2)
+          AND (head.expires IS NULL OR head.attempts > 0 OR head.expires > ?4)
         ORDER BY head.prio DESC, head.since, head.id LIMIT ?7))
     ORDER BY iif(?8, turn, source), iif(?8, (source + ?9) % ?10, turn) LIMIT ?7)"""
 # The same for one source, which is prepared in half the time; for one job without a list.
 _CLAIM_FROM_ONE = f"""{_TAKE}at=?2+(?1->>1),receipt=?3||':'||id||':0' WHERE id IN(SELECT id
  FROM localqueue_messages INDEXED BY localqueue_ready WHERE queue=(SELECT id FROM localqueue_queues
  WHERE name=?1->>0 AND paused=0) AND state=0 AND prio>=?6 AND attempts<=coalesce(max_retries,?1->>2)
- ORDER BY prio DESC,since,id LIMIT ?7)"""
+ AND(expires IS NULL OR attempts>0 OR expires>?4) ORDER BY prio DESC,since,id LIMIT ?7)"""
 _CLAIM_ONE = _CLAIM_FROM_ONE.replace("id IN(", "id=(")
 _FACTS = f"payload,json_array({','.join(CLAIMED[:-1])})"
 _CLAIMED = f"SELECT m.payload, json_array({', '.join(f'm.{c}' for c in CLAIMED[:-1])}) FROM {_OURS}"

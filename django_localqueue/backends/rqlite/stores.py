@@ -44,7 +44,7 @@ class SharedStore:
 
     Threads may share it. ``turn`` is where taking turns between queues goes on; ``busy`` says
     that the last claim found something, so the next need not look first; ``promoted`` is when
-    claims last promoted what was due, by queue.
+    claims last promoted what was due, and ``pruned`` how far it was pruned, by queue.
     """
 
     def __init__(self, key: str, options: StoreOptions) -> None:
@@ -57,6 +57,7 @@ class SharedStore:
         self.busy = False
         self.interrupted = False
         self.promoted: dict[str, tuple[int, int]] = {}
+        self.pruned: dict[str, tuple[int, int]] = {}
         self._writes = 0
         self.bell = Bell()
         self._prepared = False

@@ -16,6 +16,7 @@ from django_localqueue.backends.arguments import (
     Message,
     Settlement,
     microseconds,
+    optional_microseconds,
     seconds,
 )
 from django_localqueue.backends.base import BaseQueue
@@ -177,6 +178,10 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         max_retries: int | None = None,
         task: str | None = None,
         headers: Mapping[str, Any] | None = None,
+        expires: float | None = None,
+        unique_key: str | None = None,
+        unique_seconds: float = 0,
+        retention: float | None = None,
     ) -> JobId:
         if (
             job_id is None
@@ -187,6 +192,10 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             and not delay
             and type(priority) is int
             and priority == 0
+            and expires is None
+            and unique_key is None
+            and not unique_seconds
+            and retention is None
         ):
             payload = self.serializer.dumps(data)
             if len(payload) <= self.max_payload_bytes:
@@ -200,6 +209,10 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             max_retries=max_retries,
             task=task,
             headers=headers,
+            expires=expires,
+            unique_key=unique_key,
+            unique_seconds=unique_seconds,
+            retention=retention,
         )
 
     def _put(self, messages: list[Message]) -> list[JobId]:
@@ -356,6 +369,9 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             task=delivery.task,
             headers=None if headers is None else HEADERS.loads(headers),
             max_retries=delivery.max_retries,
+            expires_at=delivery.expires_at,
+            unique_key=delivery.unique_key,
+            retention=delivery.retention,
         )
 
     # ---- settling
@@ -396,6 +412,14 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         if lost is not None:
             raise lost_lease(job, lost)
         job.lease_expires_at = ends_at
+        return not cancelled
+
+    def _progress(self, job: Job, value: bytes) -> bool:
+        lost, cancelled = (self._store or self._open()).progress(
+            job.queue.name, job.key, job.receipt, value
+        )
+        if lost is not None:
+            raise lost_lease(job, lost)
         return not cancelled
 
     # ---- looking
@@ -447,6 +471,9 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
     def _cancel(self, id: str) -> bool:
         return self._known((self._store or self._open()).cancel(self.name, id), id)
 
+    def _edit(self, id: str, payload: bytes) -> bool:
+        return self._known((self._store or self._open()).edit(self.name, id, payload), id)
+
     def _known(self, done: bool | None, id: str) -> bool:
         if done is None:
             raise JobNotFound(f"The queue {self.name!r} has no job {id!r}.")
@@ -460,24 +487,14 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         )
 
     def _purge(self, older_than: float, include_failed: bool) -> int:
-        return self._purge_before(
-            older_than, ("acked", "failed") if include_failed else ("acked",), None
-        )
-
-    def _prune(self, limit: int) -> int:
-        return self._purge_before(
-            cast("float", self.retention_seconds), ("acked", "discarded"), limit
-        )
-
-    def _purge_before(
-        self,
-        older_than: float,
-        kinds: Sequence[Literal["acked", "failed", "discarded"]],
-        limit: int | None,
-    ) -> int:
         store = self._store or self._open()
         before = store.now() - microseconds(older_than, "older_than")
-        return store.purge(self.name, before, kinds, limit)
+        kinds: Sequence[Literal["acked", "failed"]] = ("acked", "failed")
+        return store.purge(self.name, before, kinds[: 1 + include_failed], None)
+
+    def _prune(self, limit: int) -> int:
+        retention = optional_microseconds(self.retention_seconds, "retention_seconds")
+        return (self._store or self._open()).prune(self.name, retention, limit)
 
     def reclaim_expired_leases(self) -> int:
         return (self._store or self._open()).reclaim(self.name, self.max_retries)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from django_localqueue.backends.arguments import HEADERS, Message, Settlement, failure_number
+from django_localqueue.backends.arguments import (
+    HEADERS,
+    Message,
+    Settlement,
+    failure_number,
+    progress_record,
+)
 from django_localqueue.exceptions import UndecodablePayload
 from django_localqueue.types import (
     STATES,
@@ -63,6 +69,11 @@ def job_record(queue: str, record: _native.Record) -> JobRecord:
             )
             for attempt in record.history
         ),
+        expires_at=record.expires_at,
+        unique_key=record.unique_key,
+        retention=record.retention,
+        progress=progress_record(record.progress),
+        original_payload=record.original,
     )
 
 
@@ -79,7 +90,20 @@ def native_error(error: ErrorRecord | None) -> tuple[str, str, str, str] | None:
     return error.error_class, error.message, error.traceback, error.place
 
 
-NativeMessage = tuple[bytes, str | None, int, int, str | None, int | None, str | None, bytes | None]
+NativeMessage = tuple[
+    bytes,
+    str | None,
+    int,
+    int,
+    str | None,
+    int | None,
+    str | None,
+    bytes | None,
+    int | None,
+    str | None,
+    int,
+    int | None,
+]
 
 
 def native_message(message: Message) -> NativeMessage:
@@ -93,6 +117,10 @@ def native_message(message: Message) -> NativeMessage:
         message.max_retries,
         message.task,
         message.headers,
+        message.expires,
+        message.unique_key,
+        message.unique_for,
+        message.retention,
     )
 
 
@@ -100,7 +128,7 @@ def put_ids(messages: Sequence[Message], stored: Sequence[_native.Put]) -> list[
     """Return the ids that ``put`` gives for what the engine stored."""
     return [
         JobId(
-            str(put.id) if message.job_id is None else message.job_id,
+            put.met or (str(put.id) if message.job_id is None else message.job_id),
             put.created,
             STATES[put.state],
         )

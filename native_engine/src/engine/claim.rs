@@ -8,6 +8,8 @@ use super::settle::{Delivered, LAPSES, bury, lapse};
 use super::store::{Patience, Store};
 use super::writer::Write;
 
+/// Jobs that one transaction finds to be expired, or to have had their deliveries.
+const BURIALS: usize = 64;
 /// Due jobs that one claim promotes.
 const PROMOTIONS: usize = 64;
 
@@ -22,13 +24,25 @@ pub(super) struct Outlook {
     pub(super) lapse: Option<i64>,
 }
 
+/// What one transaction claimed.
+#[derive(Default)]
+pub(super) struct Claimed {
+    pub(super) jobs: Vec<Delivery>,
+    /// Where taking turns goes on.
+    pub(super) turn: usize,
+    burials: usize,
+}
+
+impl Claimed {
+    /// Whether so many jobs were buried that others may lie behind them.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.burials >= BURIALS
+    }
+}
+
 /// Claims up to `claim.want` jobs; `turn` is where taking turns goes on.
-pub(super) fn claim(
-    write: &mut Write,
-    claim: &Claim,
-    turn: usize,
-) -> rusqlite::Result<(Vec<Delivery>, usize)> {
-    let mut jobs = Vec::new();
+pub(super) fn claim(write: &mut Write, claim: &Claim, turn: usize) -> rusqlite::Result<Claimed> {
+    let mut claimed = Claimed { turn, ..Claimed::default() };
     let mut open = Vec::new();
     for (index, source) in claim.sources.iter().enumerate() {
         if let Some(queue) = make_ready(write, source)? {
@@ -37,24 +51,23 @@ pub(super) fn claim(
     }
     if !claim.round_robin || open.len() < 2 {
         for (index, queue) in open {
-            let want = claim.want - jobs.len();
-            take(write, claim, index, queue, want, &mut jobs)?;
+            let want = claim.want - claimed.jobs.len();
+            take(write, claim, index, queue, want, &mut claimed)?;
         }
-        return Ok((jobs, turn));
+        return Ok(claimed);
     }
     let mut next = open.iter().position(|(index, _)| *index >= turn).unwrap_or(0);
-    let mut last = turn;
-    while !open.is_empty() && jobs.len() < claim.want {
+    while !open.is_empty() && claimed.jobs.len() < claim.want {
         next %= open.len();
         let (index, queue) = open[next];
-        if take(write, claim, index, queue, 1, &mut jobs)? == 0 {
+        if take(write, claim, index, queue, 1, &mut claimed)? == 0 {
             open.remove(next);
         } else {
-            last = index + 1;
+            claimed.turn = index + 1;
             next += 1;
         }
     }
-    Ok((jobs, last))
+    Ok(claimed)
 }
 
 /// Promotes what is due and lets lapsed leases go; None where nothing may be claimed.
@@ -113,29 +126,42 @@ fn take(
     index: usize,
     queue: i64,
     want: usize,
-    jobs: &mut Vec<Delivery>,
+    claimed: &mut Claimed,
 ) -> rusqlite::Result<usize> {
     let source = &claim.sources[index];
     let mut taken = 0;
-    while taken < want {
+    while taken < want && !claimed.is_cut_short() {
         let picked = pick(write.db(), queue, claim.min_priority, want - taken, index)?;
         if picked.is_empty() {
             break;
         }
         for mut job in picked {
-            // The limit may have been lowered since the job was last given back.
-            if job.attempts > job.max_retries.unwrap_or(source.max_retries) {
-                if let Some(job) = Delivered::load(write.db(), job.id)? {
-                    bury(write, &job, Verb::Lapse, "exhausted", None)?;
+            if let Some(reason) = reason_to_bury(&job, source, write.now) {
+                if claimed.is_cut_short() {
+                    break;
                 }
+                if let Some(job) = Delivered::load(write.db(), job.id)? {
+                    bury(write, &job, Verb::Lapse, reason, None)?;
+                }
+                claimed.burials += 1;
                 continue;
             }
             hand_out(write, &mut job, source, claim.worker)?;
-            jobs.push(job);
+            claimed.jobs.push(job);
             taken += 1;
         }
     }
     Ok(taken)
+}
+
+/// Why a ready job must not be delivered any more.
+fn reason_to_bury(job: &Delivery, source: &Source, now: i64) -> Option<&'static str> {
+    // The limit may have been lowered since the job was last given back.
+    if job.attempts > job.max_retries.unwrap_or(source.max_retries) {
+        return Some("exhausted");
+    }
+    let late = job.attempts == 0 && job.expires_at.is_some_and(|at| at <= now);
+    late.then_some("expired")
 }
 
 fn pick(
@@ -146,7 +172,8 @@ fn pick(
     source: usize,
 ) -> rusqlite::Result<Vec<Delivery>> {
     db.prepare_cached(
-        "SELECT id, job_id, attempts, max_retries, prio, grp, task, created, headers, payload
+        "SELECT id, job_id, attempts, max_retries, prio, grp, task, created, headers, payload,
+           expires, unique_key, retention
          FROM messages INDEXED BY m_ready
          WHERE queue = ?1 AND state = 0 AND prio >= ?2 ORDER BY prio DESC, since, id LIMIT ?3",
     )?
@@ -163,6 +190,9 @@ fn pick(
             created_at: row.get(7)?,
             headers: row.get(8)?,
             payload: row.get(9)?,
+            expires_at: row.get(10)?,
+            unique_key: row.get(11)?,
+            retention: row.get(12)?,
             receipt: 0,
             lease_expires_at: 0,
         })

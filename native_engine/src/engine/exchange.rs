@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::claim::{Outlook, claim};
+use super::claim::{Claimed, Outlook, claim};
 use super::error::{Error, LeaseLoss, Result};
 use super::records::{Claim, Delivery, Settlement};
 use super::settle::{Delivered, settle_all};
@@ -82,6 +82,32 @@ impl Store {
         })
     }
 
+    /// Keeps what a worker says of how far its job is.
+    ///
+    /// Returns why its lease was lost, and whether the job is asked to stop.
+    pub fn progress(
+        &self,
+        queue: &str,
+        id: i64,
+        receipt: i64,
+        progress: &[u8],
+        patience: &dyn Patience,
+    ) -> Result<(Option<LeaseLoss>, bool)> {
+        self.write(patience, |write| {
+            let queue = write.known_queue(queue)?;
+            let job = Delivered::load(write.db(), id)?.filter(|job| Some(job.queue) == queue);
+            let Some(job) = job else { return Ok((Some(LeaseLoss::Unknown), false)) };
+            if let Some(loss) = job.loss(receipt, write.boot) {
+                return Ok((Some(loss), false));
+            }
+            write
+                .db()
+                .prepare_cached("UPDATE messages SET progress = ?2 WHERE id = ?1")?
+                .execute((id, progress))?;
+            Ok((None, job.cancel_requested()))
+        })
+    }
+
     fn settle_and_claim(
         &self,
         settlements: &[Settlement],
@@ -89,19 +115,20 @@ impl Store {
         patience: &dyn Patience,
     ) -> Result<(Vec<Option<LeaseLoss>>, Vec<Delivery>)> {
         let turn = self.turn.load(Ordering::Relaxed);
-        let (settled, jobs, turn) = self.write(patience, |write| {
+        let (settled, mut claimed) = self.write(patience, |write| {
             let settled = settle_all(write, settlements)?;
-            if wanted.want == 0 {
-                return Ok((settled, Vec::new(), turn));
-            }
-            let (jobs, turn) = claim(write, wanted, turn)?;
-            Ok((settled, jobs, turn))
+            let claimed =
+                if wanted.want == 0 { Claimed::default() } else { claim(write, wanted, turn)? };
+            Ok((settled, claimed))
         })?;
         if wanted.want > 0 {
-            self.turn.store(turn, Ordering::Relaxed);
-            self.busy.store(!jobs.is_empty(), Ordering::Relaxed);
+            while claimed.jobs.is_empty() && claimed.is_cut_short() {
+                claimed = self.write(patience, |write| claim(write, wanted, turn))?;
+            }
+            self.turn.store(claimed.turn, Ordering::Relaxed);
+            self.busy.store(!claimed.jobs.is_empty(), Ordering::Relaxed);
         }
-        Ok((settled, jobs))
+        Ok((settled, claimed.jobs))
     }
 
     fn wait_and_claim(

@@ -75,7 +75,7 @@ CREATE TABLE history(
 ";
 
 /// Version 2, a part for each thing that it brings.
-const VERSION_2: &[&str] = &[DISCARDED, FAILURES, WORKERS];
+const VERSION_2: &[&str] = &[DISCARDED, FAILURES, WORKERS, JOB_OPTIONS];
 
 /// Counters of what went wrong, and of what was done by the minute, for an operator's pages.
 const FAILURES: &str = "
@@ -154,6 +154,20 @@ CREATE TABLE schedules(
   timing TEXT NOT NULL,
   record BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What a job may carry beside its payload. A unique key holds while `unique_until` is not
+/// NULL: it is until when the key holds though the job has finished. Both indexes are empty
+/// unless such options are used.
+const JOB_OPTIONS: &str = "
+ALTER TABLE messages ADD COLUMN expires INTEGER;
+ALTER TABLE messages ADD COLUMN unique_key TEXT;
+ALTER TABLE messages ADD COLUMN unique_until INTEGER;
+ALTER TABLE messages ADD COLUMN retention INTEGER;
+ALTER TABLE messages ADD COLUMN progress BLOB;
+ALTER TABLE messages ADD COLUMN original BLOB;
+CREATE UNIQUE INDEX m_unique ON messages(queue, unique_key) WHERE unique_until IS NOT NULL;
+CREATE INDEX m_kept ON messages(queue, at + retention) WHERE state = 4 AND retention IS NOT NULL;
 ";
 
 /// Brings the tables from whatever version they have to [`VERSION`].

@@ -1,11 +1,12 @@
 //! Storing jobs.
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, params};
 
 use super::error::Result;
 use super::groups;
 use super::records::{Message, Put, State};
 use super::store::{Patience, Store};
+use super::unique;
 use super::writer::Write;
 
 impl Store {
@@ -70,7 +71,13 @@ fn put_message(
     if let Some(job_id) = message.job_id
         && let Some((id, state, at)) = find(write, queue, job_id)?
     {
-        return Ok(Put { id, created: false, state: shown(state, at, write.now) });
+        return Ok(Put { id, created: false, state: shown(state, at, write.now), met: None });
+    }
+    if let Some(key) = message.unique_key
+        && let Some(holder) = unique::holder(write, queue, key)?
+    {
+        let state = shown(holder.state, holder.at, write.now);
+        return Ok(Put { id: holder.id, created: false, state, met: Some(holder.public_id()) });
     }
     let id = write.now.max(*last + 1);
     let due = write.now.saturating_add(message.delay);
@@ -89,10 +96,10 @@ fn put_message(
         .db()
         .prepare_cached(
             "INSERT INTO messages(id, queue, state, prio, since, at, created, max_retries, grp,
-               job_id, task, headers, payload)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+               job_id, task, headers, payload, expires, unique_key, unique_until, retention)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         )?
-        .execute((
+        .execute(params![
             id,
             queue,
             state as i64,
@@ -106,11 +113,15 @@ fn put_message(
             message.task,
             message.headers,
             message.payload,
-        ))?;
+            message.expires.map(|expires| write.now.saturating_add(expires)),
+            message.unique_key,
+            message.unique_key.map(|_| write.now.saturating_add(message.unique_for)),
+            message.retention,
+        ])?;
     failpoint!("put.row");
     *last = id;
     write.ring |= state != State::Blocked;
-    Ok(Put { id, created: true, state })
+    Ok(Put { id, created: true, state, met: None })
 }
 
 fn find(write: &Write, queue: i64, job_id: &str) -> rusqlite::Result<Option<(i64, i64, i64)>> {

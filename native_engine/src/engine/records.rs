@@ -99,6 +99,14 @@ pub struct Message<'a> {
     pub task: Option<&'a str>,
     /// Opaque to the engine.
     pub headers: Option<&'a [u8]>,
+    /// How long it may wait for its first delivery.
+    pub expires: Option<i64>,
+    /// While the queue has a live job of this key it takes no other.
+    pub unique_key: Option<&'a str>,
+    /// How long after its put the key holds at least, even if the job has finished.
+    pub unique_for: i64,
+    /// How long it is kept once acked, instead of as long as the queue says.
+    pub retention: Option<i64>,
 }
 
 /// What became of a message.
@@ -110,6 +118,8 @@ pub struct Put {
     pub created: bool,
     /// The state of the job that is there now.
     pub state: State,
+    /// The public id of a job that was met by its unique key.
+    pub met: Option<String>,
 }
 
 /// What is kept of an error.
@@ -203,6 +213,12 @@ pub struct Delivery {
     pub headers: Option<Vec<u8>>,
     /// Its own limit of retries.
     pub max_retries: Option<i64>,
+    /// Until when it may be delivered for the first time.
+    pub expires_at: Option<i64>,
+    /// Its unique key.
+    pub unique_key: Option<String>,
+    /// How long it is kept once acked.
+    pub retention: Option<i64>,
 }
 
 /// One ended delivery.
@@ -267,6 +283,16 @@ pub struct Record {
     pub result: Option<Vec<u8>>,
     /// Somebody asked it to stop.
     pub cancel_requested: bool,
+    /// Until when it may be delivered for the first time.
+    pub expires_at: Option<i64>,
+    /// Its unique key, whether it still holds or not.
+    pub unique_key: Option<String>,
+    /// How long it is kept once acked.
+    pub retention: Option<i64>,
+    /// What its worker said of how far it is; opaque to the engine.
+    pub progress: Option<Vec<u8>>,
+    /// The payload that it was put with, where it was edited since.
+    pub original: Option<Vec<u8>>,
     /// Where a list goes on behind it.
     pub cursor: Cursor,
     /// Ended attempts, oldest first; filled by `lookup`.

@@ -7,6 +7,7 @@ use super::records::{Action, Applied, Cursor, Filter, Finished, Record, State, V
 use super::scan::{find_id, load, record, record_matches, walk};
 use super::settle::{Delivered, LAPSES, bury, lapse};
 use super::store::{Patience, Store};
+use super::unique;
 use super::writer::Write;
 
 /// Jobs that one transaction changes; the lock is free in between.
@@ -43,6 +44,29 @@ impl Store {
                 take_away(write, record.id, "cancelled")?;
                 Ok(true)
             }
+        })
+    }
+
+    /// Gives a waiting or failed job another payload; as `retry_failed`. The first one is kept.
+    pub fn edit(
+        &self,
+        queue: &str,
+        id: &str,
+        payload: &[u8],
+        patience: &dyn Patience,
+    ) -> Result<Option<bool>> {
+        self.change(queue, id, patience, |write, record, _| {
+            if matches!(record.state, State::Processing | State::Acked) {
+                return Ok(false);
+            }
+            write
+                .db()
+                .prepare_cached(
+                    "UPDATE messages SET original = coalesce(original, payload), payload = ?2
+                     WHERE id = ?1",
+                )?
+                .execute((record.id, payload))?;
+            Ok(true)
         })
     }
 
@@ -339,7 +363,7 @@ fn discard(write: &mut Write, record: &Record) -> rusqlite::Result<bool> {
 
 /// Moves a waiting job or a dead letter to another queue, where it waits as long as it has.
 ///
-/// False where the other queue has a job of its `job_id`.
+/// False where the other queue has a job of its `job_id`, or one that holds its unique key.
 fn transfer(
     write: &mut Write,
     queue: i64,
@@ -353,6 +377,12 @@ fn transfer(
         return Ok(false);
     }
     let Some(job) = Delivered::load(write.db(), record.id)? else { return Ok(false) };
+    if let Some(key) = &record.unique_key
+        && job.holds_key()
+        && unique::holder(write, target, key)?.is_some()
+    {
+        return Ok(false);
+    }
     let (state, own, at) = (job.state, job.since, job.lease_end());
     let place = |state: State, since: i64, at: i64| (state as i64, since, at);
     let (state, since, at) = match (&job.group, State::from_number(state)) {
@@ -402,9 +432,12 @@ fn retry(write: &mut Write, queue: i64, record: &Record) -> rusqlite::Result<()>
         .db()
         .prepare_cached(
             "UPDATE messages SET state = ?2, since = ?3, at = ?4, attempts = 0, cancel = 0,
-               reason = NULL WHERE id = ?1",
+               reason = NULL, expires = NULL WHERE id = ?1",
         )?
         .execute((record.id, state as i64, stamp, at))?;
+    if let Some(key) = &record.unique_key {
+        unique::take_back(write, queue, record.id, key)?;
+    }
     failpoint!("repair.retried");
     write.ring = true;
     Ok(())
@@ -419,7 +452,7 @@ fn take_away(write: &mut Write, id: i64, reason: &str) -> rusqlite::Result<()> {
 }
 
 /// Removes a finished job; its id is remembered where it was the last, and never given again.
-fn remove(write: &mut Write, id: i64) -> rusqlite::Result<()> {
+pub(super) fn remove(write: &mut Write, id: i64) -> rusqlite::Result<()> {
     if id == write.last_id()? {
         write
             .db()

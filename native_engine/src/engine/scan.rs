@@ -24,7 +24,7 @@ macro_rules! select_record {
         concat!(
             "SELECT id, job_id, state, at, since, attempts, max_retries, prio, created, grp, task,
              headers, reason, err_class, err_message, err_place, started, worker, result, cancel,
-             payload, failure FROM messages ",
+             payload, failure, expires, unique_key, retention, progress, original FROM messages ",
             $tail
         )
     };
@@ -73,6 +73,11 @@ pub(super) fn record(row: &Row, times: Times) -> rusqlite::Result<Record> {
         cancel_requested: row.get(19)?,
         payload: row.get(20)?,
         failure: row.get(21)?,
+        expires_at: row.get(22)?,
+        unique_key: row.get(23)?,
+        retention: row.get(24)?,
+        progress: row.get(25)?,
+        original: row.get(26)?,
         cursor: cursor(number, (id, at, since, priority)),
         history: Vec::new(),
     })

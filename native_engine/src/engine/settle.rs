@@ -7,6 +7,7 @@ use super::error::LeaseLoss;
 use super::failures;
 use super::groups;
 use super::records::{Failure, Settled, Settlement, State, Verb};
+use super::unique;
 use super::writer::Write;
 
 /// Ended attempts that are kept of a job; the oldest go first.
@@ -31,13 +32,15 @@ pub(super) struct Delivered {
     cancel: bool,
     started: Option<i64>,
     worker: Option<String>,
+    /// Until when it holds its unique key at least; None: it holds none.
+    unique_until: Option<i64>,
 }
 
 macro_rules! select_delivered {
     ($where:literal) => {
         concat!(
             "SELECT id, queue, state, since, grp, at, attempts, receipt, verb, prev_receipt,
-             prev_verb, max_retries, cancel, started, worker FROM messages ",
+             prev_verb, max_retries, cancel, started, worker, unique_until FROM messages ",
             $where
         )
     };
@@ -61,6 +64,7 @@ impl Delivered {
             cancel: row.get(12)?,
             started: row.get(13)?,
             worker: row.get(14)?,
+            unique_until: row.get(15)?,
         })
     }
 
@@ -102,6 +106,15 @@ impl Delivered {
 
     pub(super) fn lease_end(&self) -> i64 {
         self.at
+    }
+
+    pub(super) fn holds_key(&self) -> bool {
+        self.unique_until.is_some()
+    }
+
+    /// It is finished: others may have its unique key.
+    fn let_go(&self, write: &Write) -> rusqlite::Result<()> {
+        self.unique_until.map_or(Ok(()), |until| unique::let_go(write, self.id, until))
     }
 }
 
@@ -147,11 +160,12 @@ fn ack(write: &mut Write, job: &Delivered, result: Option<&[u8]>) -> rusqlite::R
         )?
         .execute((job.id, write.now, result))?;
     failpoint!("settle.acked");
+    job.let_go(write)?;
     leave_group(write, job)
 }
 
 /// Lets the next of a group lead, once this job is finished.
-pub(super) fn leave_group(write: &mut Write, job: &Delivered) -> rusqlite::Result<()> {
+fn leave_group(write: &mut Write, job: &Delivered) -> rusqlite::Result<()> {
     match &job.group {
         Some(group) => groups::promote_next(write, job.queue, group, job.since),
         None => Ok(()),
@@ -232,6 +246,7 @@ pub(super) fn bury(
         failures::enter(write, job.id)?;
         activity::note_failure(write, job.queue)?;
     }
+    job.let_go(write)?;
     // Blocked and unclaimed leads too can be buried; only a lead has a group to leave.
     if job.state == State::Blocked as i64 { Ok(()) } else { leave_group(write, job) }
 }

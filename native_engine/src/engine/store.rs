@@ -1,5 +1,6 @@
 //! The file and who may use it: connections, the write lock, transactions, fork.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use super::error::{Error, Result};
 use super::fork::{self, FORKING};
 use super::liveness::Liveness;
 use super::moves::Moves;
-use super::records::Durability;
+use super::records::{Cursor, Durability};
 use super::schema;
 use super::shared::Shared;
 use super::sync::Syncer;
@@ -68,6 +69,8 @@ pub struct Store {
     /// The last claim found work, so the next need not look before it locks.
     pub(super) busy: AtomicBool,
     pub(super) turn: std::sync::atomic::AtomicUsize,
+    /// How far each queue was pruned.
+    pub(super) pruned: Mutex<HashMap<String, Cursor>>,
     pub(super) path: Option<PathBuf>,
     pub(super) options: Options,
     pub(super) slot: Mutex<Slot>,
@@ -103,6 +106,7 @@ impl Store {
             interrupted: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             turn: std::sync::atomic::AtomicUsize::new(0),
+            pruned: Mutex::default(),
             syncer: Syncer::new(path.as_deref().unwrap_or(Path::new(""))),
             liveness: Liveness::new(path.as_deref().map(|path| beside(path, "-workers"))),
             path,
@@ -379,7 +383,7 @@ impl Store {
             self.counts_opened(&db, path);
         }
         let moves = Moves::watch(&db).map_err(|error| self.error(&error, Instant::now()))?;
-        Ok(Writer { db, queues: std::collections::HashMap::new(), random: seed(), moves })
+        Ok(Writer { db, queues: HashMap::new(), random: seed(), moves })
     }
 }
 

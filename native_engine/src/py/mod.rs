@@ -89,6 +89,10 @@ type MessageArgs = (
     Option<i64>,
     Option<PyBackedStr>,
     Option<PyBackedBytes>,
+    Option<i64>,
+    Option<PyBackedStr>,
+    i64,
+    Option<i64>,
 );
 type ErrorArgs = (String, String, String, String);
 type SettlementArgs =
@@ -187,6 +191,20 @@ impl Store {
         let (loss, cancel, end) =
             detached(py, |patience| self.0.extend_lease(queue, id, receipt, micros, patience))?;
         Ok((loss.map(engine::LeaseLoss::as_str), cancel, end))
+    }
+
+    fn progress(
+        &self,
+        py: Python<'_>,
+        queue: &str,
+        id: i64,
+        receipt: &str,
+        progress: &[u8],
+    ) -> PyResult<(Option<&'static str>, bool)> {
+        let receipt = receipt_number(receipt);
+        let (loss, cancel) =
+            detached(py, |patience| self.0.progress(queue, id, receipt, progress, patience))?;
+        Ok((loss.map(engine::LeaseLoss::as_str), cancel))
     }
 
     fn stats(&self, py: Python<'_>, queue: &str) -> PyResult<Stats> {
@@ -364,6 +382,27 @@ impl Store {
         detached(py, |patience| self.0.cancel(queue, id, patience))
     }
 
+    fn edit(
+        &self,
+        py: Python<'_>,
+        queue: &str,
+        id: &str,
+        payload: &[u8],
+    ) -> PyResult<Option<bool>> {
+        detached(py, |patience| self.0.edit(queue, id, payload, patience))
+    }
+
+    #[pyo3(signature = (queue, retention, limit))]
+    fn prune(
+        &self,
+        py: Python<'_>,
+        queue: &str,
+        retention: Option<i64>,
+        limit: usize,
+    ) -> PyResult<usize> {
+        detached(py, |patience| self.0.prune(queue, retention, limit, patience))
+    }
+
     fn purge(
         &self,
         py: Python<'_>,
@@ -406,7 +445,8 @@ impl Store {
 }
 
 fn message(args: &MessageArgs) -> Message<'_> {
-    let (payload, job_id, delay, priority, group, max_retries, task, headers) = args;
+    let (payload, job_id, delay, priority, group, max_retries, task, headers, ..) = args;
+    let (.., expires, unique_key, unique_for, retention) = args;
     Message {
         payload,
         job_id: job_id.as_deref(),
@@ -416,6 +456,10 @@ fn message(args: &MessageArgs) -> Message<'_> {
         max_retries: *max_retries,
         task: task.as_deref(),
         headers: headers.as_deref(),
+        expires: *expires,
+        unique_key: unique_key.as_deref(),
+        unique_for: *unique_for,
+        retention: *retention,
     }
 }
 

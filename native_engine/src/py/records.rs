@@ -25,11 +25,12 @@ pub(super) struct Put {
     id: i64,
     created: bool,
     state: i64,
+    met: Option<String>,
 }
 
 impl From<engine::Put> for Put {
     fn from(put: engine::Put) -> Self {
-        Self { id: put.id, created: put.created, state: put.state as i64 }
+        Self { id: put.id, created: put.created, state: put.state as i64, met: put.met }
     }
 }
 
@@ -49,6 +50,9 @@ pub(super) struct Delivery {
     task: Option<String>,
     headers: Option<Py<PyBytes>>,
     max_retries: Option<i64>,
+    expires_at: Option<i64>,
+    unique_key: Option<String>,
+    retention: Option<i64>,
 }
 
 impl Delivery {
@@ -67,6 +71,9 @@ impl Delivery {
             task: job.task,
             headers: job.headers.map(|headers| bytes(py, &headers)),
             max_retries: job.max_retries,
+            expires_at: job.expires_at,
+            unique_key: job.unique_key,
+            retention: job.retention,
         }
     }
 }
@@ -142,6 +149,11 @@ pub(super) struct Record {
     worker: Option<String>,
     result: Option<Py<PyBytes>>,
     cancel_requested: bool,
+    expires_at: Option<i64>,
+    unique_key: Option<String>,
+    retention: Option<i64>,
+    progress: Option<Py<PyBytes>>,
+    original: Option<Py<PyBytes>>,
     cursor: (i64, i64),
     history: Vec<Attempt>,
 }
@@ -170,6 +182,11 @@ impl Record {
             worker: record.worker,
             result: record.result.map(|result| bytes(py, &result)),
             cancel_requested: record.cancel_requested,
+            expires_at: record.expires_at,
+            unique_key: record.unique_key,
+            retention: record.retention,
+            progress: record.progress.map(|progress| bytes(py, &progress)),
+            original: record.original.map(|payload| bytes(py, &payload)),
             cursor: record.cursor,
             history: record.history.into_iter().map(Into::into).collect(),
         }
