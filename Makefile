@@ -79,7 +79,7 @@ test-rust:
 	cargo test --quiet --workspace
 
 test-python: build
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadscope
+	$(BIN)/python -m pytest -m "not slow and not outside" --numprocesses 2 --dist loadscope
 
 test: lint stubs test-rust test-python ## Build, lint, types, and all tests on this interpreter
 
