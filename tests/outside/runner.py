@@ -1,4 +1,4 @@
-"""Runs a suite of others with Django's runner; what is left out is skipped by name, with a reason."""
+"""Runs a suite of others with Django's runner; what is left out is skipped by name."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_of_djangos_tests_pass_but_those_that_are_named(folder: Path, store: str) -> None:
     with ExitStack() as stack:
         nodes = stack.enter_context(FakeCluster()).urls if store == "rqlite" else []
+        suite = ["-m", "tests.outside.django_suite", str(folder), *nodes]
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "tests.outside.django_suite", str(folder)]
-            + nodes,
+            [sys.executable, "-W", "error", *suite],
             cwd=ROOT,
             capture_output=True,
             text=True,
