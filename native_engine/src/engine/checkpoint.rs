@@ -93,6 +93,12 @@ impl Store {
     }
 }
 
+/// Brings the whole log into the database, so that it takes no room on a full disk; false where it can't.
+pub(super) fn make_room(writer: &Connection) -> bool {
+    let busy = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    matches!(busy, Ok(false))
+}
+
 /// Copies what no reader needs in the log any more.
 fn copy(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row([], |_| Ok(()))

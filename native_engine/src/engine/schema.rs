@@ -66,9 +66,16 @@ pub(super) fn unusable(path: &Path, what: &str, error: &std::io::Error) -> Error
 
 /// Opens the database for writing and brings its schema up to date.
 ///
-/// The caller holds the write lock of the store's processes.
-pub(super) fn open_writer(path: &Path, clock: &Clock) -> Result<Connection> {
+/// The caller holds the write lock of the store's processes. A file that `was_made` before is not made again.
+pub(super) fn open_writer(path: &Path, clock: &Clock, was_made: bool) -> Result<Connection> {
     let new = !path.exists();
+    if new && was_made {
+        return Err(Error::Unavailable(format!(
+            "{} is gone, and was there when the queue was opened; put it back, or open the queue anew \
+             to begin an empty one. Nothing was stored.",
+            path.display()
+        )));
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;

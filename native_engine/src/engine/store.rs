@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 
 use super::access::Slot;
-use super::checkpoint::Checkpointer;
+use super::checkpoint::{self, Checkpointer};
 use super::clock::Clock;
 use super::error::{Error, Result};
 use super::fork::{self, FORKING};
 use super::liveness::Liveness;
 use super::moves::Moves;
+use super::presence::Presence;
 use super::records::{Cursor, Durability};
 use super::schema;
 use super::shared::Shared;
@@ -78,6 +79,7 @@ pub struct Store {
     pub(super) reader: Mutex<Option<Connection>>,
     pub(super) syncer: Syncer,
     pub(super) checkpointer: Checkpointer,
+    pub(super) presence: Presence,
     pub(super) liveness: Liveness,
     pub(super) recounts: AtomicU64,
     closed: AtomicBool,
@@ -116,6 +118,7 @@ impl Store {
             reader: Mutex::new(None),
             checkpointer: Checkpointer::default(),
             recounts: AtomicU64::new(0),
+            presence: Presence::default(),
             closed: AtomicBool::new(false),
             pid: std::process::id(),
         });
@@ -189,7 +192,9 @@ impl Store {
         let mut held = self.acquire(patience)?;
         let process = self.lock_processes(patience, start)?;
         failpoint!("transact.locked");
-        if self.syncer.has_failed() {
+        self.check_present(&mut held, start)?;
+        let full = self.options.durability == Durability::Full;
+        if self.syncer.has_failed() || (full && self.syncer.is_marked()) {
             held.writer = None;
         }
         if held.writer.is_none() {
@@ -197,6 +202,7 @@ impl Store {
         }
         let Some(writer) = held.writer.as_mut() else { return Err(Error::Closed) };
         let before = self.counts_before(writer);
+        let mut relieved = false;
         let outcome = loop {
             let mut write = Write {
                 now: self.clock.wall(),
@@ -215,6 +221,12 @@ impl Store {
                     if !writer.db.is_autocommit() {
                         // Its own failure would hide the reason; a broken connection is dropped below.
                         let _ = writer.db.execute_batch("ROLLBACK");
+                    }
+                    if !relieved && error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+                        relieved = true;
+                        if checkpoint::make_room(&writer.db) {
+                            continue;
+                        }
                     }
                     if !self.may_try_again(&error, start, patience)? {
                         break Err(self.error(&error, start));
@@ -288,6 +300,7 @@ impl Store {
             let Some(writer) = &held.writer else { return Err(Error::Closed) };
             return snapshot(&writer.db).map_err(|error| self.error(&error, start));
         };
+        self.check_present_to_read(patience)?;
         let mut reader = loop {
             self.check_usable()?;
             let guard = lock(&self.reader);
@@ -328,26 +341,6 @@ impl Store {
         }
     }
 
-    fn make_durable(&self, number: u64) -> Result<()> {
-        let Some(path) = self.path.as_ref().filter(|_| self.options.durability == Durability::Full)
-        else {
-            return Ok(());
-        };
-        self.syncer.wait(number).map_err(|error| {
-            // Any process that opens the store next checkpoints before it trusts the log.
-            if let Err(mark) = std::fs::write(beside(path, "-unsynced"), &error) {
-                return Error::NotSynced(path.clone(), format!("{error}; and {mark}"));
-            }
-            Error::NotSynced(path.clone(), error)
-        })
-    }
-
-    pub(super) fn sync_all(&self) {
-        if self.path.is_some() && self.options.durability == Durability::Full {
-            let _ = self.syncer.wait(self.syncer.last());
-        }
-    }
-
     /// Opens the connection that writes; waits for a foreign lock as a transaction does.
     fn open_writer(&self, start: Instant, patience: &dyn Patience) -> Result<Writer> {
         loop {
@@ -368,36 +361,18 @@ impl Store {
     fn try_open_writer(&self) -> Result<Writer> {
         let mut db = match &self.path {
             None => schema::open_memory(&self.clock)?,
-            Some(path) => schema::open_writer(path, &self.clock)?,
+            Some(path) => schema::open_writer(path, &self.clock, self.presence.was_made())?,
         };
         if let Some(path) = &self.path {
-            let mark = beside(path, "-unsynced");
-            if mark.exists() || self.syncer.has_failed() {
-                checkpoint_whole(&db, path)?;
-                failpoint!("unsynced.checkpointed");
-                self.syncer.checkpointed();
-                // Left behind, it costs the next opening another checkpoint.
-                let _ = std::fs::remove_file(&mark);
+            self.presence.note(path);
+            if self.syncer.is_marked() || self.syncer.has_failed() {
+                self.trust_again(&db, path)?;
             }
             self.checkpointer.watch(&mut db).map_err(|error| self.error(&error, Instant::now()))?;
             self.counts_opened(&db, path);
         }
         let moves = Moves::watch(&db).map_err(|error| self.error(&error, Instant::now()))?;
         Ok(Writer { db, queues: HashMap::new(), random: seed(), moves })
-    }
-}
-
-/// Brings a log that couldn't be synced into the database itself, or says who is in the way.
-fn checkpoint_whole(db: &Connection, path: &Path) -> Result<()> {
-    let busy = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-    match busy {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(Error::Unavailable(format!(
-            "The disk once failed to confirm what was written to {}, and its log can't be brought in \
-             while another program reads it; end that program's read transaction. Nothing was stored.",
-            path.display()
-        ))),
-        Err(error) => Err(Error::from_sqlite(&error, path)),
     }
 }
 

@@ -10,9 +10,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::store::beside;
+
 /// Syncs the log of one store for its threads.
 pub(super) struct Syncer {
     wal: PathBuf,
+    /// There once any process failed to sync the log, until it was checkpointed.
+    mark: PathBuf,
     state: Mutex<State>,
     done: Condvar,
 }
@@ -28,9 +32,8 @@ struct State {
 
 impl Syncer {
     pub(super) fn new(database: &Path) -> Self {
-        let mut wal = database.as_os_str().to_owned();
-        wal.push("-wal");
-        Self { wal: wal.into(), state: Mutex::default(), done: Condvar::new() }
+        let (wal, mark) = (beside(database, "-wal"), beside(database, "-unsynced"));
+        Self { wal, mark, state: Mutex::default(), done: Condvar::new() }
     }
 
     /// Notes a commit, under the write lock; returns its number for `wait`.
@@ -85,6 +88,16 @@ impl Syncer {
         self.lock().failed.is_some()
     }
 
+    /// The file that stands beside the database once a sync failed.
+    pub(super) fn mark(&self) -> &Path {
+        &self.mark
+    }
+
+    /// Whether a process, this or another, left the mark of a failed sync.
+    pub(super) fn is_marked(&self) -> bool {
+        self.mark.exists()
+    }
+
     /// Everything committed so far reached the database file itself.
     pub(super) fn checkpointed(&self) {
         let mut state = self.lock();
@@ -107,6 +120,10 @@ impl Syncer {
         log.sync_data()?;
         failpoint!("sync.synced");
         self.still_the_log(&log)?;
+        if self.is_marked() {
+            // What was written before ours may be missing on the disk, though our sync went well.
+            return Err(io::Error::other("another process could not sync the log"));
+        }
         Ok(log)
     }
 
@@ -114,11 +131,12 @@ impl Syncer {
     #[cfg(unix)]
     fn still_the_log(&self, log: &File) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt;
-        let (ours, theirs) = (log.metadata()?, std::fs::metadata(&self.wal)?);
-        if (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()) && ours.nlink() > 0 {
-            return Ok(());
+        let ours = log.metadata()?;
+        match std::fs::metadata(&self.wal) {
+            Ok(theirs) if (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()) => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Err(io::Error::other("another program replaced or removed its log")),
         }
-        Err(io::Error::other("another program replaced or removed the log of the database"))
     }
 
     #[cfg(not(unix))]
