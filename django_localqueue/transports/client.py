@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django_localqueue.exceptions import QueueClosed
 from django_localqueue.transports.answers import Answer, Broken, Level, Result
@@ -30,6 +30,30 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _CHUNK = 1024 * 1024
 
 T = TypeVar("T")
+
+
+class _InOnePiece:
+    """A connection that sends the head of a request together with its body.
+
+    In two pieces the node would be woken twice, and read twice.
+    """
+
+    _pieces: list[bytes] | None = None
+
+    def request(self, *given: Any, **named: Any) -> None:
+        self._pieces = []
+        try:
+            super().request(*given, **named)  # type: ignore[misc]
+            pieces = self._pieces
+        finally:
+            self._pieces = None
+        self.send(b"".join(pieces))
+
+    def send(self, data: bytes) -> None:
+        if self._pieces is None:
+            super().send(data)  # type: ignore[misc]
+        else:
+            self._pieces.append(data)
 
 
 class RqliteClient:
@@ -191,6 +215,7 @@ class RqliteClient:
             pool = adapter.get_connection_with_tls_context(
                 request, session.verify, None, session.cert
             )
+            pool.ConnectionCls = type("Connection", (_InOnePiece, pool.ConnectionCls), {})
             self._local.pools[origin] = pool
         return pool
 

@@ -14,6 +14,8 @@ from django_localqueue.exceptions import InvalidInput
 Statement = Sequence[Any]
 """A statement as a list: the SQL text, then its positional parameters."""
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _BLOB_LITERAL = re.compile(r"[xX]'(?:[0-9a-fA-F]{2})*'")
 _LOST_RETURNING = re.compile(r"\breturning[^\S ]", re.IGNORECASE)
@@ -53,7 +55,7 @@ def encode(statements: Sequence[Statement]) -> bytes:
     if not statements:
         raise InvalidInput("A request needs at least one statement.")
     body = [[_checked_sql(sql), *map(_checked_value, values)] for sql, *values in statements]
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(body).encode()
 
 
 def check_text(value: str, name: str) -> str:

@@ -22,7 +22,7 @@ def test_every_verb_is_measured_beside_the_bare_loop(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(results.read_text())
     assert [row["verb"] for row in told["rows"]] == [
-        "bare", "put", "claim", "ack", "put_many of 500", "exchange of 20",
+        "bare", "bare, http.client", "put", "claim", "ack", "put_many of 500", "exchange of 20",
         "claim, deep", "put, deep", "claim, groups", "put, groups",
     ]  # fmt: skip
     assert all(row["us"] > 0 and row["times"] > 0 for row in told["rows"])

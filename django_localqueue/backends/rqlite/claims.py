@@ -118,7 +118,7 @@ class Claim:
             shared.bell.ring()  # a job given back, or the next of a group
         if not want:
             return verdicts, [], []
-        jobs, bad = self._delivered([statements.facts(row) for row in taken], now)
+        jobs, bad = self._delivered(statements.facts(taken), now)
         shared.busy = bool(taken)
         self._promotes = not taken
         if len(taken) < want:  # the next has time to look, and more may be due than were promoted

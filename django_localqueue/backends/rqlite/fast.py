@@ -14,43 +14,75 @@ from typing import Any
 
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.backends.rqlite.records import document
+from django_localqueue.transports.answers import Result
 from django_localqueue.transports.statements import Statement
 
 #: What the text of a failed constraint holds where a request is not for the short way.
 GUARD = "localqueue_"
 
+# ``found`` is the queue of the job that follows, negative where it is to be blocked.
 _PUT_OP = f"""INSERT INTO localqueue_ops(op,at,verb,answer,found)
  SELECT ?1,?2,'put',max(?2,1+{schema.LAST_ID}),id FROM localqueue_queues WHERE name=?3->>0"""
+_PUT_OP_IN_GROUP = _PUT_OP.replace(
+    ",id FROM",
+    """,iif(EXISTS(SELECT 1 FROM localqueue_messages INDEXED BY localqueue_head
+ WHERE queue=localqueue_queues.id AND grp=?3->>1 AND grp IS NOT NULL AND state IN(0,1,3)),-id,id)
+ FROM""",
+)
 _PUT = """INSERT INTO localqueue_messages(id,queue,state,prio,since,at,created,payload,job_id,\
 max_retries,task,headers)
  SELECT answer,found,?3>0,?4,iif(?3,0,answer),iif(?3,at+?3,answer),at,?2->>0,?2->>1,?2->>2,\
 ?2->>3,?2->>4 FROM localqueue_ops WHERE op=?1"""
+_PUT_IN_GROUP = """INSERT INTO localqueue_messages(id,queue,state,prio,since,at,created,payload,\
+job_id,max_retries,task,headers,grp)
+ SELECT answer,abs(found),iif(found<0,2,?3>0),?4,iif(?3,0,answer),\
+CASE WHEN ?3 THEN at+?3 WHEN found<0 THEN 0 ELSE answer END,\
+at,?2->>0,?2->>1,?2->>2,?2->>3,?2->>4,?2->>5 FROM localqueue_ops WHERE op=?1"""
+_IS_BLOCKED = "UPDATE localqueue_ops SET found=-found WHERE op=? AND found<0"
 
 
 def put(op: str, now: int, queue: str, row: Sequence[Any]) -> list[Statement] | None:
-    """Store a simple job; the last result tells its id, if it changed a row.
+    """Store a simple job; ``stored`` reads the results.
 
-    It changed none where the queue is new; nothing was done then. None: not for a job in a
-    group, or with a unique key, an expiry or a retention of its own.
+    None: not for a job with a unique key, an expiry or a retention of its own.
     """
     payload, job_id, delay, prio, group, max_retries, task, headers, *options = row
     expires, unique_key, _, retention = options
-    if any(option is not None for option in (group, expires, unique_key, retention)):
+    if any(option is not None for option in (expires, unique_key, retention)):
         return None
-    texts = document([payload, job_id, max_retries, task, headers])
-    return [[_PUT_OP, op, now, document([queue])], [_PUT, op, texts, delay, prio]]
+    texts = [payload, job_id, max_retries, task, headers]
+    if group is None:
+        first: Statement = [_PUT_OP, op, now, document([queue])]
+        return [first, [_PUT, op, document(texts), delay, prio]]
+    return [
+        [_PUT_OP_IN_GROUP, op, now, document([queue, group])],
+        [_PUT_IN_GROUP, op, document([*texts, group]), delay, prio],
+        [_IS_BLOCKED, op],
+    ]
+
+
+def stored(results: Sequence[Result], row: Sequence[Any]) -> tuple[int, list[Any]] | None:
+    """Return the id of the job that ``put`` stored, and where it stands as ``put_ids`` wants it.
+
+    None: the queue is new, and nothing was done.
+    """
+    job = results[1]
+    if not job.rows_affected:
+        return None
+    if results[-1] is job or not results[-1].rows_affected:
+        return job.last_insert_id, []
+    return job.last_insert_id, [(row[1], job.last_insert_id, schema.BLOCKED, 0)]
 
 
 _ACK = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=?2->>0,err_class=NULL,\
 err_message=NULL,err_place=NULL WHERE id=?3 AND receipt=?4 AND state=3 AND at>?5 AND grp IS NULL"""
-_ACKS = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=NULL,err_class=NULL,\
-err_message=NULL,err_place=NULL WHERE id IN(SELECT value FROM json_each(?2))
- AND receipt IN(SELECT value FROM json_each(?3)) AND state=3 AND at>?4 AND grp IS NULL"""
-_ACKS_WITH_RESULTS = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=d.result,\
-err_class=NULL,err_message=NULL,err_place=NULL FROM(SELECT value->>0 AS job,\
-value->>1 AS receipt,value->>2 AS result FROM json_each(?2)) AS d
- WHERE localqueue_messages.id=d.job AND localqueue_messages.receipt=d.receipt
- AND state=3 AND at>?3 AND grp IS NULL"""
+# By documents of receipts and results, each under "j" and the id.
+_ACKS = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=?3->>('j'||id),\
+err_class=NULL,err_message=NULL,err_place=NULL
+ WHERE id IN(SELECT substr(key,2)+0 FROM json_each(?2)) AND receipt=?2->>('j'||id)
+ AND state=3 AND at>?4 AND grp IS NULL"""
+# Beyond so many a look into the documents takes too long.
+_MOST_ACKS = 64
 # A null as the time fails: then not all of them were live.
 _ACKS_OP = """INSERT INTO localqueue_ops(op,at,verb,found)
  VALUES(?1,iif(changes()=?2,?3,NULL),'settle',?4)"""
@@ -59,25 +91,19 @@ _ACKS_OP = """INSERT INTO localqueue_ops(op,at,verb,found)
 def ack(
     op: str, now: int, boot: int, rows: Sequence[Sequence[Any]], claims: bool
 ) -> list[Statement] | None:
-    """Ack simple jobs whose leases are all live; None: they are not all acks of such.
+    """Ack simple jobs whose leases are all live; None: for other settlements.
 
     ``claims`` says that a claim follows in the same request.
     """
-    if any(row[3] != schema.ACK or row[-1] for row in rows):
+    if len(rows) > _MOST_ACKS or any(row[3] != schema.ACK or row[-1] for row in rows):
         return None
     if len(rows) == 1:
         ((_, id, receipt, _, _, _, result, *_),) = rows
         first: Statement = [_ACK, now, document([result]), id, receipt, boot]
-    elif any(row[6] is not None for row in rows):
-        first = [
-            _ACKS_WITH_RESULTS,
-            now,
-            document([[row[1], row[2], row[6]] for row in rows]),
-            boot,
-        ]
     else:
-        ids, receipts = [row[1] for row in rows], [row[2] for row in rows]
-        first = [_ACKS, now, document(ids), document(receipts), boot]
+        receipts = document({f"j{row[1]}": row[2] for row in rows})
+        results = document({f"j{row[1]}": row[6] for row in rows if row[6] is not None})
+        first = [_ACKS, now, receipts, results, boot]
     return [first, [_ACKS_OP, op, len(rows), now, 1 if claims else None]]
 
 

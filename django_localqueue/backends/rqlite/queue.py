@@ -188,10 +188,10 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         if short is not None:
             # Refused where the job_id is there already, or where a copy of it was applied.
             with contextlib.suppress(GuardFailed):
-                stored = shared.execute(short, fast.GUARD)[-1]
-                if stored.rows_affected:
+                stored = fast.stored(shared.execute(short, fast.GUARD), rows[0])
+                if stored is not None:
                     shared.bell.ring()
-                    return records.put_ids(messages, stored.last_insert_id, now, [])
+                    return records.put_ids(messages, stored[0], now, stored[1])
         with contextlib.nullcontext() if short is None else stores.after_a_write():
             results = shared.request(statements.put(op, now, self.name, rows, plain))
         shared.bell.ring()

@@ -63,9 +63,12 @@ class RecordRow(NamedTuple):
 RECORD = ", ".join(f"m.{column}" for column in RecordRow._fields)
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def document(value: Any) -> str:
     """Return a parameter that carries any texts and numbers: no text in it is changed."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def stored(value: bytes | None) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.backends.rqlite.records import document
 from django_localqueue.transports.statements import Statement
+from django_localqueue.types import MICROSECONDS
 
 #: A settlement: queue, id, receipt, verb, delay, max_retries, result, reason, class, message,
 #: place and traceback of the error, whether the job has a group or a unique key.
@@ -26,17 +27,17 @@ _USED_UP = 64
 
 
 def operation(now: int) -> str:
-    """Return a new id, greater than those of earlier times; nobody can guess it."""
-    return f"{max(now, 0):013x}{secrets.token_urlsafe(12)}"
+    """Return a new id, greater than those of earlier seconds; nobody can guess it."""
+    return f"{max(now, 0) // MICROSECONDS:08x}{secrets.token_urlsafe(12)}"
 
 
 _FORGET = """DELETE FROM localqueue_ops WHERE op IN (SELECT op FROM localqueue_ops
-  WHERE op < printf('%013x', ?1) ORDER BY op LIMIT 256)"""
+  WHERE op < printf('%08x', ?1) ORDER BY op LIMIT 256)"""
 
 
 def forget(now: int) -> Statement:
     """Forget operations so old that no copy of them can still be on its way."""
-    return [_FORGET, now - schema.REMEMBERED]
+    return [_FORGET, (now - schema.REMEMBERED) // MICROSECONDS]
 
 
 # ---- putting
@@ -305,10 +306,10 @@ def claim(
     ]
 
 
-def facts(row: Sequence[Any]) -> list[Any]:
-    """Return ``CLAIMED`` of a row that a claim returned."""
-    payload, others = row
-    return [*json.loads(others), payload]
+def facts(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return ``CLAIMED`` of the rows that a claim returned."""
+    others = json.loads(f"[{','.join(row[1] for row in rows)}]")
+    return [[*other, row[0]] for row, other in zip(rows, others, strict=True)]
 
 
 def claimed(token: str, boot: int, sources: Sequence[Source]) -> Statement:

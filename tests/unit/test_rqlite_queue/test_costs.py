@@ -10,7 +10,7 @@ import pytest
 
 from django_localqueue.backends.rqlite import RqliteQueue, stores
 from django_localqueue.exceptions import Empty
-from django_localqueue.types import NewJob, Settle
+from django_localqueue.types import JobFilter, NewJob, Settle
 from tests.contract.rqlite_backends import TwoClocks
 from tests.fakes.rqlite import FakeCluster
 
@@ -50,6 +50,11 @@ def fill(queue: RqliteQueue, kind: str, jobs: int) -> None:
     queue.put_many([NewJob(n, priority=9) for n in range(5)])
 
 
+def purge(queue: RqliteQueue, id: str) -> None:
+    queue.cancel(id)
+    queue.apply("purge", JobFilter(state="failed", ids=(id,)))
+
+
 @pytest.mark.parametrize("kind", ["plain", "groups of one", "deep groups", "delayed", "dead"])
 def test_put_claim_and_ack_cost_the_same_at_twenty_times_the_backlog(
     kind: str, cluster: FakeCluster, queue: RqliteQueue
@@ -59,6 +64,8 @@ def test_put_claim_and_ack_cost_the_same_at_twenty_times_the_backlog(
         return {
             "put": steps(cluster, lambda: queue.put(1)),
             "put in a group": steps(cluster, lambda: queue.put(1, "x", group_id="new")),
+            "put again": steps(cluster, lambda: queue.put(1, "x", group_id="new")),
+            "purge": steps(cluster, lambda: purge(queue, "x")),
             "get": steps(cluster, lambda: jobs.append(queue.get_nowait())),
             "exchange": steps(cluster, lambda: queue.exchange([Settle(jobs[0], "nack")], 1)),
             "look": steps(cluster, lambda: queue.get_many(1, min_priority=99)),

@@ -89,6 +89,20 @@ VERBS: dict[str, Verb] = {
     "put with a job_id": Verb(
         "execute", nothing, lambda q, _: q.put(1, "x"), lambda id: id.created, {"ready": 1}
     ),
+    "put that leads a group": Verb(
+        "execute",
+        nothing,
+        lambda q, _: q.put(1, group_id="g"),
+        lambda id: (id.created, id.state) == (True, "ready"),
+        {"ready": 1},
+    ),
+    "put behind a lead": Verb(
+        "execute",
+        claimed_in_group,
+        lambda q, _: q.put(1, group_id="g", delay=60),
+        lambda id: (id.created, id.state) == (True, "blocked"),
+        {"ready": 2, "blocked": 2, "processing": 1},
+    ),
     "put_many": Verb(
         "request",
         nothing,

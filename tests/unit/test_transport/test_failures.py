@@ -10,6 +10,7 @@ import pytest
 
 from django_localqueue.exceptions import NotStored, OutcomeUnknown, PayloadTooLarge, QueueClosed
 from django_localqueue.transports import Timeouts, errors
+from django_localqueue.transports import cluster as conversations
 from tests.fakes.rqlite import FakeCluster
 
 Connect = Callable[..., Any]
@@ -187,8 +188,9 @@ def test_a_dead_first_node_is_asked_once_and_then_left_alone(
 
 
 def test_without_a_leader_the_error_holds_the_words_of_the_server(
-    cluster: FakeCluster, connect: Connect
+    cluster: FakeCluster, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(conversations, "LEAST_SECONDS", 0.5)  # so that none is cut off unanswered
     transport = connect(cluster.urls, timeouts=SHORT)
     cluster.leader = None
     with pytest.raises(errors.ClusterUnavailable, match="leader not found"):
