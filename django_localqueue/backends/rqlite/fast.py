@@ -71,7 +71,7 @@ def stored(results: Sequence[Result], row: Sequence[Any]) -> tuple[int, list[Any
         return None
     if results[-1] is job or not results[-1].rows_affected:
         return job.last_insert_id, []
-    return job.last_insert_id, [(row[1], job.last_insert_id, schema.BLOCKED, 0)]
+    return job.last_insert_id, [(row[1], job.last_insert_id, schema.BLOCKED, 0, None)]
 
 
 _ACK = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=?2->>0,err_class=NULL,\

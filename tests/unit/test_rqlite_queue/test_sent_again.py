@@ -52,7 +52,7 @@ def test_a_verb_that_is_never_answered_is_unknown_and_was_done_once(
     with pytest.raises(OutcomeUnknown):
         verb.do(queue, given)
     cluster._faults.clear()
-    assert counts(queue) == verb.counts
+    assert counts(queue) == (verb.counts if verb.begun is None else verb.begun)
 
 
 @pytest.mark.parametrize("name", VERBS)

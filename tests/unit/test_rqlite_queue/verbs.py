@@ -12,13 +12,17 @@ from django_localqueue.types import Applied, JobFilter, NewJob, Settle
 
 @dataclass(frozen=True)
 class Verb:
-    """``counts`` are the stats that differ from 0 afterwards; ``check`` judges the answer."""
+    """``counts`` are the stats that differ from 0 afterwards; ``check`` judges the answer.
+
+    ``begun`` are those where only the first of several requests was applied.
+    """
 
     endpoint: str
     prepare: Callable[[RqliteQueue], Any]
     do: Callable[[RqliteQueue, Any], Any]
     check: Callable[[Any], bool]
     counts: dict[str, int]
+    begun: dict[str, int] | None = None
 
 
 def nothing(queue: RqliteQueue) -> None:
@@ -200,7 +204,9 @@ VERBS: dict[str, Verb] = {
         lambda applied: applied == Applied(done=3, not_found=1),
         {},
     ),
-    "purge": Verb("request", acked, lambda q, _: q.purge(0), lambda count: count == 3, {}),
+    "purge": Verb(
+        "request", acked, lambda q, _: q.purge(0), lambda count: count == 3, {}, {"acked": 3}
+    ),
     "reclaim": Verb(
         "request",
         lapsed,
