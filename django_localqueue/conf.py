@@ -103,10 +103,25 @@ class ConsoleSettings:
     ``auto_register``: whether the console puts itself on Django's default admin site.
     ``has_permission``: dotted path of the rule who may do what, instead of Django's
     permissions; see ``django_localqueue.console.permissions``.
+    ``read_only``: nobody may change anything.
+    ``hidden_keys``: values of payloads, results and headers are hidden whose key contains one
+    of these, whatever its case.
+    ``redact``: dotted path of a function that gets decoded data and its record and returns what
+    may be shown; after ``hidden_keys``.
+    ``index_notice``: whether the admin's index tells how many jobs have failed.
+    ``refresh_seconds``: how often a page that is watched is read again; 0: never.
     """
 
     auto_register: bool = True
     has_permission: str | None = None
+    read_only: bool = False
+    hidden_keys: tuple[str, ...] = (
+        *("password", "passwd", "secret", "token", "api_key", "apikey", "authorization"),
+        *("credential", "private_key", "session", "cookie", "card_number", "cvv", "iban", "ssn"),
+    )
+    redact: str | None = None
+    index_notice: bool = True
+    refresh_seconds: int = 10
 
 
 #: The types that each key of the two takes.
@@ -116,6 +131,11 @@ SECTION_TYPES: dict[str, tuple[type, ...]] = {
     "heartbeat_interval": (int, float),
     "auto_register": (bool,),
     "has_permission": (str,),
+    "read_only": (bool,),
+    "hidden_keys": (list, tuple),
+    "redact": (str,),
+    "index_notice": (bool,),
+    "refresh_seconds": (int,),
 }
 
 

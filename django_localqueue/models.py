@@ -78,6 +78,7 @@ class Job(Marker):
             ("discard_job", "Can discard job"),
             ("edit_job", "Can edit job"),
             ("run_job_now", "Can run job now"),
+            ("move_job", "Can move job to another queue"),
             ("export_job", "Can export jobs"),
         )
 
@@ -94,6 +95,23 @@ class Worker(Marker):
         verbose_name = _("worker")
         verbose_name_plural = _("workers")
         permissions = (("stop_worker", "Can stop worker"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Schedule(Marker):
+    """A recurring job, named by its name in the settings."""
+
+    name = models.CharField(_("name"), max_length=255, primary_key=True)
+
+    class Meta(Marker.Meta):
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
+        permissions = (
+            ("pause_schedule", "Can pause and resume schedule"),
+            ("run_schedule", "Can run schedule now"),
+        )
 
     def __str__(self) -> str:
         return self.name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
@@ -29,8 +29,31 @@ QUEUE_ACTIONS = {
 }
 JOB_ACTIONS = {
     "retry": gettext_noop("Retried."),
+    "run_now": gettext_noop("Made ready to run now."),
+    "delay": gettext_noop("Delayed."),
+    "move": gettext_noop("Moved to another queue."),
+    "cancel": gettext_noop("Cancelled."),
     "purge": gettext_noop("Purged."),
     "discard": gettext_noop("Discarded."),
+    "edit": gettext_noop("Edited."),
+    "export": gettext_noop("Exported."),
+}
+WORKER_ACTIONS = {
+    "quiet": gettext_noop("Asked to claim no more jobs."),
+    "unquiet": gettext_noop("Asked to claim jobs again."),
+    "stop": gettext_noop("Asked to stop."),
+    "forget": gettext_noop("Forgotten."),
+}
+SCHEDULE_ACTIONS = {
+    "pause_schedule": gettext_noop("Paused."),
+    "resume_schedule": gettext_noop("Resumed."),
+    "run_schedule": gettext_noop("Run now."),
+}
+#: The model that an action is about, where it isn't a job.
+_MODELS: dict[str, type[models.Marker]] = {
+    **dict.fromkeys(QUEUE_ACTIONS, models.Queue),
+    **dict.fromkeys(WORKER_ACTIONS, models.Worker),
+    **dict.fromkeys(SCHEDULE_ACTIONS, models.Schedule),
 }
 
 
@@ -48,6 +71,8 @@ class Act:
     counts: Mapping[str, Applied] = field(default_factory=dict)
     ids: Sequence[tuple[str, str]] | None = None
     filter: str = ""
+    #: The worker or schedule that the act was on.
+    name: str = ""
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -61,22 +86,41 @@ class Act:
             more=any(part.more for part in parts),
         )
 
+    def and_then(self, part: Act) -> Act:
+        """Return this act together with a later part of it."""
+        counts = dict(self.counts)
+        for alias, own in part.counts.items():
+            met = counts.get(alias, Applied())
+            counts[alias] = Applied(
+                met.done + own.done,
+                met.changed + own.changed,
+                met.not_found + own.not_found,
+                own.more,
+            )
+        return replace(self, counts=counts, errors={**self.errors, **part.errors})
 
-def record(request: HttpRequest, act: Act) -> None:
-    """Keep the act. It has happened: whatever fails here is logged and goes no further."""
+
+def record(request: HttpRequest, act: Act, before: Act | None = None, entry: Any = None) -> Any:
+    """Keep the act. It has happened: whatever fails here is logged and goes no further.
+
+    An act on many jobs may take several requests: ``before`` is what it did until then, and
+    ``entry`` the key of its entry in the admin's log, which is brought up to date. Returns the
+    key of the entry, None where there is none.
+    """
     total = act.total
     logger.info(
-        "%s by %r in %s: %d done, %d changed meanwhile, %d not found%s%s",
+        "%s by %r in %s%s: %d done, %d changed meanwhile, %d not found%s%s",
         act.action,
         str(request.user),
         list(act.queues),
+        f" ({act.name!r})" if act.name else "",
         total.done,
         total.changed,
         total.not_found,
         f"; jobs {list(act.ids)!r}" if act.ids is not None else f"; {act.filter!r}",
         f"; {dict(act.errors)!r}" if act.errors else "",
     )
-    sender = models.Queue if act.action in QUEUE_ACTIONS else models.Job
+    sender = _MODELS.get(act.action, models.Job)
     job_action.send_robust(
         sender,
         action=act.action,
@@ -85,27 +129,32 @@ def record(request: HttpRequest, act: Act) -> None:
         ids=act.ids,
         filter=act.filter,
         counts=dict(act.counts),
+        name=act.name,
     )
     try:
-        _write_entry(request, act)
+        return _write_entry(request, act if before is None else before.and_then(act), entry)
     except Exception:
         logger.exception("The act %r is done, but the admin's log could not be written.", act)
+        return None
 
 
-def _write_entry(request: HttpRequest, act: Act) -> None:
+def _write_entry(request: HttpRequest, act: Act, entry: Any) -> Any:
     with (
         translation.override(settings.LANGUAGE_CODE),
         transaction.atomic(using=router.db_for_write(LogEntry)),
     ):
         model, object_id, object_repr, message = _entry(act)
-        LogEntry.objects.create(
+        own = LogEntry.objects.filter(pk=entry, user_id=cast(int, request.user.pk))
+        if entry is not None and own.update(object_repr=object_repr[:200], change_message=message):
+            return entry
+        return LogEntry.objects.create(
             user_id=cast(int, request.user.pk),
             content_type=ContentType.objects.get_for_model(model, for_concrete_model=False),
             object_id=object_id,
             object_repr=object_repr[:200],
             action_flag=DELETION if act.action == "purge" else CHANGE,
             change_message=message,
-        )
+        ).pk
 
 
 def _entry(act: Act) -> tuple[type[models.Marker], str | None, str, str]:
@@ -113,6 +162,11 @@ def _entry(act: Act) -> tuple[type[models.Marker], str | None, str, str]:
     if act.action in QUEUE_ACTIONS:
         alias = act.queues[0]
         return models.Queue, alias, alias, _(QUEUE_ACTIONS[act.action])
+    if act.action in WORKER_ACTIONS:
+        return models.Worker, act.name, act.name, _(WORKER_ACTIONS[act.action])
+    if act.action in SCHEDULE_ACTIONS:
+        details = [_(SCHEDULE_ACTIONS[act.action]), *(make_key(*pair) for pair in act.ids or ())]
+        return models.Schedule, act.name, act.name, " ".join(details)
     errors = [f"{alias}: {error}" for alias, error in act.errors.items()]
     if act.ids is not None and len(act.ids) == 1:
         key = make_key(*act.ids[0])
@@ -129,8 +183,14 @@ def headline(act: Act) -> str:
     done = act.total.done
     texts = {
         "retry": ngettext("Retried %d failed job", "Retried %d failed jobs", done),
+        "run_now": ngettext("Made %d job ready to run", "Made %d jobs ready to run", done),
+        "delay": ngettext("Delayed %d job", "Delayed %d jobs", done),
+        "move": ngettext("Moved %d job", "Moved %d jobs", done),
+        "cancel": ngettext("Cancelled %d job", "Cancelled %d jobs", done),
+        "edit": ngettext("Edited %d job", "Edited %d jobs", done),
+        "export": ngettext("Exported %d job", "Exported %d jobs", done),
         "purge": ngettext("Purged %d job", "Purged %d jobs", done),
-        "discard": ngettext("Discarded %d waiting job", "Discarded %d waiting jobs", done),
+        "discard": ngettext("Discarded %d job", "Discarded %d jobs", done),
     }
     return texts[act.action] % done
 

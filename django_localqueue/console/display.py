@@ -14,7 +14,8 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_localqueue.types import ErrorRecord, to_datetime
+from django_localqueue.console.redact import redacted
+from django_localqueue.types import ErrorRecord, JobRecord, to_datetime
 
 MAX_SHOWN = 200_000
 MAX_ERROR_IN_ROW = 160
@@ -76,15 +77,19 @@ class Shown:
     note: str = ""
 
 
-def shown(payload: bytes) -> Shown:
-    """Return a payload as text; works for any bytes.
+def shown(payload: bytes, record: JobRecord | None = None) -> Shown:
+    """Return a payload or result as text; works for any bytes.
+
+    Of JSON of a ``record`` the secrets are hidden, see ``redact``.
 
     JSON is read whatever the queue's serializer is: another one may be anybody's
     code, and reading what is stored must not run it.
     """
     try:
         data = json.loads(payload.decode())
-        text = json.dumps(data, indent=2, ensure_ascii=False)
+        if record is not None:
+            data = redacted(data, record)
+        text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
         return Shown(
             cut(payload[: MAX_SHOWN * 4].decode("utf-8", "backslashreplace"))[0],

@@ -23,9 +23,22 @@ ACTIONS: Final = (
     "discard_job",
     "edit_job",
     "run_job_now",
+    "move_job",
     "export_job",
     "view_worker",
     "stop_worker",
+    "view_schedule",
+    "pause_schedule",
+    "run_schedule",
+)
+#: Actions that change nothing: all that a console that is only for reading allows.
+READING: Final = (
+    "view_queue",
+    "view_job",
+    "view_job_payload",
+    "export_job",
+    "view_worker",
+    "view_schedule",
 )
 
 
@@ -39,10 +52,12 @@ def has_permission(request: HttpRequest, action: str, queue: str) -> bool:
 
     ``queue`` is an alias. The rule is ``LOCALQUEUE_CONSOLE["HAS_PERMISSION"]``, the
     dotted path of a function with these three arguments; it replaces
-    ``user_has_permission``, which it may call.
+    ``user_has_permission``, which it may call. Under ``READ_ONLY`` nobody may change anything.
     """
     if action not in ACTIONS:
         raise ValueError(f"There is no action {action!r}; use one of {', '.join(ACTIONS)}.")
+    if console().read_only and action not in READING:
+        return False
     path = console().has_permission
     rule = import_string(path) if path else user_has_permission
     return bool(rule(request, action, queue))

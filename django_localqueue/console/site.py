@@ -13,8 +13,9 @@ from django_localqueue import models
 from django_localqueue.console import permissions
 from django_localqueue.console.views.act import JobActView
 from django_localqueue.console.views.base import APP, ConsoleView
-from django_localqueue.console.views.detail import JobView, RetryJobView
-from django_localqueue.console.views.letters import DeadLettersView, FindJobView
+from django_localqueue.console.views.detail import JobView, RetryJobView, RunJobView
+from django_localqueue.console.views.export import ExportView
+from django_localqueue.console.views.jobs import FindJobView, JobsView
 from django_localqueue.console.views.overview import (
     OverviewView,
     PauseView,
@@ -72,19 +73,21 @@ class QueueAdmin(ConsoleAdmin):
 
 
 class JobAdmin(ConsoleAdmin):
-    """The jobs: dead letters, a page for each job, and what can be done with them."""
+    """The jobs: lists by state, errors, a page for each job, and what can be done with them."""
 
     view_action = "view_job"
-    dead_letters_view = DeadLettersView
+    jobs_view = JobsView
     job_view = JobView
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.route("", self.dead_letters_view, "job_changelist"),
+            self.route("", self.jobs_view, "job_changelist"),
             self.route("find/", FindJobView, "job_find"),
             self.route("act/", JobActView, "job_act"),
+            self.route("export/", ExportView, "job_export"),
             self.route("<path:object_id>/change/", self.job_view, "job_change"),
             self.route("<path:object_id>/retry/", RetryJobView, "job_retry"),
+            self.route("<path:object_id>/run/", RunJobView, "job_run"),
         ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,8 @@ logger = logging.getLogger("django_localqueue.console")
 
 #: How long one page may look for rare jobs; the next one goes on where it stopped.
 SEARCH_SECONDS = 0.5
+#: How many jobs one page looks at for a text in their arguments, and how many it reads at a time.
+ARGUMENTS, ARGUMENTS_PAGE = 5_000, 500
 
 T = TypeVar("T")
 
@@ -109,23 +112,23 @@ class Cursor:
         at, _dash, rest = text.partition("-")
         id, _dash, alias = rest.partition("-")
         numbers = (at, id)
-        if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in numbers):
+        if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in numbers):
             return None
         return cls(int(at), int(id), alias)
 
     def __str__(self) -> str:
         return f"{self.at}-{self.id}-{self.alias}"
 
-    def after(self, alias: str) -> tuple[int, int]:
+    def after(self, alias: str, is_descending: bool = True) -> tuple[int, int]:
         """Return the ``after`` of one queue's own list."""
-        if self.alias and alias > self.alias:
-            return (self.at, self.id + 1)  # this queue's record of that place comes yet
+        if self.alias and alias > self.alias:  # this queue's record of that place comes yet
+            return (self.at, self.id + 1 if is_descending else self.id - 1)
         return (self.at, self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class MergedPage:
-    """Records of several queues, newest first, each with its alias."""
+    """Records of several queues in the order of their state, each with its alias."""
 
     records: list[tuple[str, JobRecord]] = field(default_factory=list)
     next: Cursor | None = None
@@ -137,16 +140,18 @@ class MergedPage:
 def merged_page(
     names: Sequence[str], filter: JobFilter, limit: int, after: Cursor | None
 ) -> MergedPage:
-    """Return up to ``limit`` finished jobs of all the queues, newest first.
+    """Return up to ``limit`` jobs of one state of all the queues, in the order of the state.
 
-    A queue whose search stopped early bounds the page: what others have behind that
-    place is left for the next page, so nothing is shown out of order.
+    Finished ones come newest first, others next first. A queue whose search stopped early
+    bounds the page: what others have behind that place is left for the next page, so nothing
+    is shown out of order.
     """
+    is_descending = filter.state in ("acked", "failed")
     found: list[tuple[str, JobRecord]] = []
     unreadable: list[Unreadable] = []
     bounds: list[tuple[int, int]] = []
     for alias in names:
-        place = after.after(alias) if after else None
+        place = after.after(alias, is_descending) if after else None
         page: Page | Unreadable = ask(alias, methodcaller("list", filter, limit=limit, after=place))
         if isinstance(page, Unreadable):
             unreadable.append(page)
@@ -155,9 +160,13 @@ def merged_page(
         if page.next is not None:
             bounds.append(page.next)
     found.sort(key=lambda item: item[0])
-    found.sort(key=lambda item: item[1].cursor, reverse=True)
-    bound = max(bounds, default=None)
-    shown = [item for item in found if bound is None or item[1].cursor >= bound]
+    found.sort(key=lambda item: item[1].cursor, reverse=is_descending)
+    bound = (max if is_descending else min)(bounds, default=None)
+    shown = [
+        item
+        for item in found
+        if bound is None or (item[1].cursor >= bound if is_descending else item[1].cursor <= bound)
+    ]
     if len(shown) > limit:
         shown = shown[:limit]
         alias, last = shown[-1]
@@ -176,6 +185,45 @@ def search(names: Sequence[str], filter: JobFilter, limit: int, after: Cursor | 
         records = page.records + more.records
         page = MergedPage(records, more.next, more.unreadable, more.partial)
     return page
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsPage:
+    """What a search in the arguments found, and how many jobs it looked at."""
+
+    page: MergedPage
+    looked_at: int
+
+
+def search_arguments(
+    names: Sequence[str], filter: JobFilter, needle: str, limit: int, after: Cursor | None
+) -> ArgumentsPage:
+    """Look for a text in the payloads of the next ``ARGUMENTS`` jobs that match otherwise.
+
+    No index helps here, so the search has a bound, and the page says so.
+    """
+    wanted = {needle.lower(), json.dumps(needle)[1:-1].lower()}
+    found: list[tuple[str, JobRecord]] = []
+    unreadable: list[Unreadable] = []
+    looked_at = 0
+    place = after
+    deadline = time.monotonic() + SEARCH_SECONDS
+    while looked_at < ARGUMENTS and time.monotonic() < deadline:
+        part = merged_page(names, filter, ARGUMENTS_PAGE, place)
+        unreadable = part.unreadable
+        for alias, record in part.records:
+            looked_at += 1
+            place = Cursor(*record.cursor, alias)
+            text = record.payload.decode("utf-8", "replace").lower()
+            if any(form in text for form in wanted):
+                found.append((alias, record))
+                if len(found) == limit:
+                    return ArgumentsPage(MergedPage(found, place, unreadable), looked_at)
+        place = part.next
+        if place is None:
+            break
+    is_partial = place is not None
+    return ArgumentsPage(MergedPage(found, place, unreadable, partial=is_partial), looked_at)
 
 
 def as_of(names: Iterable[str]) -> int:

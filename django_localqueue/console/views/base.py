@@ -17,6 +17,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.views import View
 
+from django_localqueue.conf import console
 from django_localqueue.console.audit import Act, describe
 from django_localqueue.console.keys import make_key
 
@@ -37,6 +38,8 @@ class ConsoleView(View):
 
     model_admin = cast("ModelAdmin[Any]", None)
     template_name = ""
+    #: Whether the page reads itself again.
+    is_watched = False
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -51,9 +54,10 @@ class ConsoleView(View):
         """Return the address of a job's page."""
         return self.url("job_change", quote(make_key(alias, id)))
 
-    def retry_url(self, alias: str, id: str) -> str:
-        """Return the address that retries a job."""
-        return self.url("job_retry", quote(make_key(alias, id)))
+    def do_url(self, alias: str, id: str, action: str) -> str:
+        """Return the address that retries a job or runs it now, "" for other actions."""
+        names = {"retry": "job_retry", "run_now": "job_run"}
+        return self.url(names[action], quote(make_key(alias, id))) if action in names else ""
 
     def render(
         self,
@@ -73,6 +77,7 @@ class ConsoleView(View):
             "crumbs": crumbs,
             "breadcrumbs_template": BREADCRUMBS,
             "here": self.request.get_full_path(),
+            "refresh_seconds": console().refresh_seconds if self.is_watched else 0,
             **context,
         }
         return TemplateResponse(self.request, self.template_name, page, status=status)

@@ -12,23 +12,27 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import BadRequest
 from django.db import router, transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_localqueue import models
 from django_localqueue.console import audit, permissions
-from django_localqueue.console.acts import on_chosen
+from django_localqueue.console.acts import NEEDS, Deed, on_chosen, suits
 from django_localqueue.console.display import cut, in_row, moment, shown
 from django_localqueue.console.filters import REASON_LABELS, STATE_LABELS
 from django_localqueue.console.keys import from_url, make_key, to_form
+from django_localqueue.console.redact import redacted
 from django_localqueue.console.stores import Unreadable, as_of, ask, known
+from django_localqueue.console.tracebacks import parts
 from django_localqueue.console.views.base import APP, ConsoleView
+from django_localqueue.console.views.jobs import AT_ONCE, DANGEROUS, LABELS
 from django_localqueue.types import Attempt, ErrorRecord, JobFilter, JobRecord
 
 logger = logging.getLogger("django_localqueue.console")
 
-WAITING = ("ready", "delayed", "blocked")
 LOG_ENTRIES = 20
 MAX_TITLE = 80
 
@@ -73,27 +77,49 @@ class JobView(ConsoleView):
 
         can_view_payload = may("view_job_payload")
         state = record.state
+        actions = [
+            {"name": action, "label": LABELS[action], "is_dangerous": action in DANGEROUS}
+            for action in LABELS
+            if suits(action, state) and may(NEEDS[action]) and action not in ("retry", "run_now")
+        ]
+        at_once = AT_ONCE.get(state, "")
+        may_at_once = bool(at_once) and may(NEEDS[at_once])
+        is_discarded = record.reason == "discarded"
         return {
             "job": record,
             "facts": facts(alias, record),
             "times": times(record),
             "can_view_payload": can_view_payload,
-            "payload": shown(record.payload) if can_view_payload else None,
-            "result": shown(record.result) if can_view_payload and record.result else None,
+            "payload": shown(record.payload, record) if can_view_payload else None,
+            "result": shown(record.result, record) if can_view_payload and record.result else None,
             "has_result": record.result is not None,
             "headers": [
-                (name, cut(json.dumps(value, ensure_ascii=True))[0])
-                for name, value in record.headers.items()
+                (name, cut(json.dumps(value, ensure_ascii=True, default=str))[0])
+                for name, value in self.headers(record).items()
             ],
             "last_error": error_block(last_error(record)),
             "attempts": [attempt_row(attempt) for attempt in record.history],
             "key": to_form(alias, record.id),
             "act_url": self.url("job_act"),
-            "retry_url": self.retry_url(alias, record.id),
-            "can_retry": state == "failed" and may("retry_job"),
-            "can_purge": state in ("failed", "acked") and may("purge_queue"),
-            "can_discard": state in WAITING and may("discard_job"),
+            "do_url": self.do_url(alias, record.id, at_once) if may_at_once else "",
+            "do_label": _("Restore") if is_discarded else LABELS.get(at_once, ""),
+            "actions": actions,
+            "timeline": timeline(record),
+            "next_run": moment(record.due_at) if record.due_at else "",
+            "same_error_url": self.same_error_url(alias, record),
         }
+
+    def headers(self, record: JobRecord) -> dict[str, Any]:
+        """Return the headers without what is to be hidden."""
+        found = redacted(dict(record.headers), record)
+        return found if isinstance(found, dict) else {"": found}
+
+    def same_error_url(self, alias: str, record: JobRecord) -> str:
+        """Return the address of the dead letters with the same error, "" where it has none."""
+        if record.failure is None:
+            return ""
+        query = urlencode({"state": "failed", "queue": alias, "failure": record.failure})
+        return f"{self.url('job_changelist')}?{query}"
 
     def back_to_list(self) -> str:
         """Return the address of the list that the page was opened from."""
@@ -119,14 +145,23 @@ class RetryJobView(ConsoleView):
     """Retry one dead letter, at once."""
 
     http_method_names = ("post",)
+    deed = Deed("retry")
+    filter = JobFilter()
 
     def post(self, request: HttpRequest, object_id: str) -> HttpResponse:
         alias, id = from_url(object_id)
-        permissions.require(request, "retry_job", known(alias))
-        act = on_chosen("retry", [(alias, id)], JobFilter(), page_time(request, [alias]))
+        permissions.require(request, NEEDS[self.deed.action], known(alias))
+        act = on_chosen(self.deed, [(alias, id)], self.filter, page_time(request, [alias]))
         audit.record(request, act)
         self.report(act)
         return self.back(self.url("job_changelist"))
+
+
+class RunJobView(RetryJobView):
+    """Run one delayed job now."""
+
+    deed = Deed("run_now")
+    filter = JobFilter(state="delayed")
 
 
 def page_time(request: HttpRequest, names: list[str]) -> int:
@@ -174,6 +209,30 @@ def times(record: JobRecord) -> list[tuple[str, Any]]:
     return [(label, moment(value)) for label, value in rows if value is not None]
 
 
+def timeline(record: JobRecord) -> list[tuple[SafeString | str, str]]:
+    """Return what happened to the job, oldest first: each time and a sentence."""
+    events: list[tuple[int, str]] = [(record.created_at, _("Put into the queue."))]
+    for attempt in record.history:
+        worker = attempt.worker or _("a worker")
+        numbers = {"n": attempt.number, "worker": worker}
+        if attempt.started_at:
+            events.append((attempt.started_at, _("Attempt %(n)d began on %(worker)s.") % numbers))
+        outcome = OUTCOMES.get(attempt.outcome, attempt.outcome)
+        text = _("Attempt %(n)d ended: %(outcome)s.")
+        events.append((attempt.ended_at, text % {"n": attempt.number, "outcome": outcome}))
+    if record.state == "processing" and record.started_at:
+        numbers = {"n": record.attempts, "worker": record.worker or _("a worker")}
+        text = _("Attempt %(n)d began on %(worker)s and runs.")
+        events.append((record.started_at, text % numbers))
+    if record.state == "failed" and record.finished_at:
+        reason = REASON_LABELS.get(record.reason or "", record.reason)
+        events.append((record.finished_at, _("Became a dead letter: %s.") % reason))
+    if record.due_at:
+        events.append((record.due_at, _("Due to run.")))
+    events.sort(key=lambda event: event[0])
+    return [(moment(at), text) for at, text in events]
+
+
 def last_error(record: JobRecord) -> ErrorRecord | None:
     """Return why the job failed; the traceback may be kept with the last attempt only."""
     error = record.error
@@ -194,7 +253,7 @@ def error_block(error: ErrorRecord | None) -> dict[str, Any] | None:
         "message": cut(error.message)[0],
         "in_row": in_row(error),
         "place": error.place,
-        "traceback": text,
+        "parts": parts(text) if text else [],
         "note": note,
     }
 

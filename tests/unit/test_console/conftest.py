@@ -100,7 +100,9 @@ def act(page: Callable[..., Page]) -> Callable[..., Any]:
         client: Client, name: str, selected: list[str] | None = None, address: str = LIST
     ) -> Any:
         listed = page(client, address)
-        first = {key: listed.field(key) for key in ("filter", "as_of", "next")} | {"act": name}
+        first = {key: listed.field(key) for key in ("filter", "as_of", "next", "state")} | {
+            "act": name
+        }
         if selected is not None:
             first["selected"] = selected
         return confirm(client, client.post(ACT, first))

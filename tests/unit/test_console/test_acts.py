@@ -20,10 +20,16 @@ from tests.unit.test_console.tools import (
 )
 
 
+def form_of(shown, act):
+    """Return what a form of the job's page would send."""
+    names = ("selected", "next", "state", "as_of")
+    return {name: shown.field(name) for name in names} | {"act": act}
+
+
 def listed(client, page, address=LIST, **more):
     """Return the fields that the list's form would send."""
     shown = page(client, address)
-    return {name: shown.field(name) for name in ("filter", "as_of", "next")} | more
+    return {name: shown.field(name) for name in ("filter", "as_of", "next", "state")} | more
 
 
 def test_one_post_retries_one_job_without_asking(fail, operator, page):
@@ -198,7 +204,7 @@ def test_a_count_over_its_cap_is_said_to_be_more(fail, operator, page, monkeypat
 def test_an_act_over_its_limit_says_that_more_are_left(fail, operator, act, monkeypatch):
     fail(3)
     fail(3, alias="emails")
-    monkeypatch.setattr("django_localqueue.console.acts.ACT_LIMIT", 2)
+    monkeypatch.setattr("django_localqueue.console.views.act.ACT_LIMIT", 2)
     response = act(operator, "retry-all")
     assert "Retried 2 failed jobs." in messages(response)
     assert "More jobs match than one act takes" in messages(response)
@@ -280,11 +286,10 @@ def test_a_waiting_job_is_discarded_after_a_confirmation(operator, page):
     ids.append(queue.put("blocked", group_id="g"))
     for id in ids:
         shown = page(operator, job_url("default", id))
-        fields = {name: shown.field(name) for name in ("selected", "next", "act")}
-        response = operator.post(ACT, fields)
+        response = operator.post(ACT, form_of(shown, "discard-selected"))
         assert "Discard these jobs?" in response.content.decode()
         assert queue.lookup(id).state != "failed"
-        assert "Discarded 1 waiting job." in messages(confirm(operator, response))
+        assert "Discarded 1 job." in messages(confirm(operator, response))
         record = queue.lookup(id)
         assert (record.state, record.reason) == ("failed", "discarded")
 
@@ -293,10 +298,9 @@ def test_a_job_that_runs_by_now_is_not_discarded(operator, page):
     queue = queues["default"]
     id = queue.put("x")
     shown = page(operator, job_url("default", id))
-    fields = {name: shown.field(name) for name in ("selected", "next", "act")}
-    response = operator.post(ACT, fields)
+    response = operator.post(ACT, form_of(shown, "discard-selected"))
     job = queue.get(block=False)
-    assert "not waiting any more; nothing was done" in messages(confirm(operator, response))
+    assert "1 job had changed meanwhile" in messages(confirm(operator, response))
     queue.ack(job)
 
 

@@ -60,7 +60,7 @@ def test_a_row_shows_what_the_job_was_and_why_it_failed(fail, viewer):
     assert (row["id"], row["alias"], row["task"]) == (id, "default", "shop.tasks.send")
     assert row["error"] == "ValueError: no such file"
     assert row["attempts"] == 1
-    assert "<time" in row["failed_at"]
+    assert "<time" in row["time"]
     assert row["url"].startswith(job_url("default", id))
 
 
@@ -142,7 +142,7 @@ def test_the_count_stops_at_its_cap(fail, viewer, page, monkeypatch):
     fail(12)
     assert "12 dead letters" in page(viewer, LIST).text
     monkeypatch.setattr("django_localqueue.console.acts.COUNT_CAP", 10)
-    monkeypatch.setattr("django_localqueue.console.views.letters.COUNT_CAP", 10)
+    monkeypatch.setattr("django_localqueue.console.views.jobs.COUNT_CAP", 10)
     assert "10+ dead letters" in page(viewer, LIST).text
 
 
@@ -158,9 +158,7 @@ def test_numbers_have_separators_where_the_project_wants_them_and_forms_stay_who
 ):
     settings.USE_THOUSAND_SEPARATOR = True
     fail(2)
-    monkeypatch.setattr(
-        "django_localqueue.console.views.letters.count", lambda *_: (1_234, False, [])
-    )
+    monkeypatch.setattr("django_localqueue.console.views.jobs.count", lambda *_: (1_234, False, []))
     shown = page(operator, LIST)
     assert "1,234 dead letters" in shown.text
     assert shown.field("as_of").isdigit()
@@ -259,7 +257,7 @@ def test_the_page_says_how_far_a_search_has_come(scripted, viewer, page, monkeyp
     monkeypatch.setattr(stores, "SEARCH_SECONDS", 0)
     scripted(a=Found({None: Page([], next=(50, 9))}))
     shown = page(viewer, f"{LIST}?text=rare")
-    assert "The search has looked at all that failed since" in shown.text
+    assert "The search has looked at all that ended since" in shown.text
     assert "Search on" in shown.text
     assert any("after=50-9-" in link for link in shown.links)
 

@@ -37,7 +37,7 @@ def test_a_dead_letter_shows_payload_headers_error_and_traceback(operator, page)
     response = operator.get(job_url("default", id))
     html = response.content.decode()
     text = Page(html).text
-    assert response.context["last_error"]["traceback"].startswith("Traceback (most recent call")
+    assert response.context["last_error"]["parts"][0].text.startswith("Traceback (most recent call")
     for expected in ("report.pdf", "shop.tasks.read", "trace", '"abc"', "host:12:ab", "KeyError"):
         assert expected in text
     assert 'raise KeyError("missing")' in text
@@ -76,9 +76,13 @@ def test_a_job_in_any_state_has_its_page_with_the_acts_that_suit_it(state, opera
     response = operator.get(job_url("default", id))
     context = response.context
     assert context["job"].state == state
-    assert context["can_retry"] == (state == "failed")
-    assert context["can_purge"] == (state in ("acked", "failed"))
-    assert context["can_discard"] == (state in ("ready", "delayed", "blocked"))
+    actions = {action["name"] for action in context["actions"]}
+    assert bool(context["do_url"]) == (state in ("failed", "delayed"))
+    assert ("purge" in actions) == (state in ("acked", "failed"))
+    assert ("discard" in actions) == (state in ("ready", "delayed", "blocked", "failed"))
+    assert ("cancel" in actions) == (state in ("ready", "delayed", "blocked", "processing"))
+    assert ("move" in actions) == (state not in ("acked", "processing"))
+    assert ("delay" in actions) == (state in ("ready", "delayed"))
     if state == "acked":
         assert "42" in Page(response.content.decode()).text
 

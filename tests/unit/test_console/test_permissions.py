@@ -37,6 +37,17 @@ def posts(id):
         ("purge all", ACT, every | {"act": "purge-all"}, "purge_queue"),
         ("purge by age", ACT, every | {"act": "purge-all", "state": "acked"}, "purge_queue"),
         ("discard", ACT, chosen | {"act": "discard-selected"}, "discard_job"),
+        ("discard all", ACT, every | {"act": "discard-all", "state": "ready"}, "discard_job"),
+        ("cancel all", ACT, every | {"act": "cancel-all", "state": "ready"}, "discard_job"),
+        ("run one", job_url("default", id, "job_run"), {}, "run_job_now"),
+        ("run all", ACT, every | {"act": "run_now-all", "state": "delayed"}, "run_job_now"),
+        (
+            "delay all",
+            ACT,
+            every | {"act": "delay-all", "state": "ready", "amount": "1", "unit": "hours"},
+            "run_job_now",
+        ),
+        ("move", ACT, chosen | {"act": "move-selected", "target": "emails"}, "move_job"),
         ("pause", f"{OVERVIEW}pause/", {"queue": "default"}, "pause_queue"),
         ("resume", f"{OVERVIEW}resume/", {"queue": "default"}, "pause_queue"),
     ]

@@ -18,7 +18,11 @@ LIST = "/admin/django_localqueue/job/"
 ACT = "/admin/django_localqueue/job/act/"
 OVERVIEW = "/admin/django_localqueue/queue/"
 VIEWER = ("view_queue", "view_job")
-OPERATOR = (*VIEWER, "view_job_payload", "retry_job", "purge_queue", "discard_job", "pause_queue")
+OPERATOR = (
+    *VIEWER,
+    *("view_job_payload", "retry_job", "purge_queue", "discard_job", "pause_queue"),
+    *("run_job_now", "move_job", "export_job"),
+)
 
 
 class Page(HTMLParser):
