@@ -28,6 +28,7 @@ from django_localqueue.exceptions import (
     Empty,
     InvalidInput,
     LeaseExpired,
+    LocalQueueError,
     PayloadTooLarge,
 )
 from django_localqueue.serializers import JSONSerializer, Serializer
@@ -277,7 +278,12 @@ class BaseQueue(CoordinatingQueue):
             NotStored: the store could not be written; nothing was settled.
             StoredNotSynced: done, but a power cut may undo it.
         """
-        items = [self._settlement(item) for item in settled]
+        items: list[Settlement | LocalQueueError] = []
+        for item in settled:
+            try:
+                items.append(self._settlement(item))
+            except LeaseExpired as lost:
+                items.append(lost)
         whole(want, "want", 0, MAX_BATCH)
         if min_priority is not None:
             whole(min_priority, "min_priority", -100, 100)
@@ -292,9 +298,9 @@ class BaseQueue(CoordinatingQueue):
                     f"The queue {queue.name!r} is in another store than {self.name!r};"
                     " one exchange serves the queues of one store."
                 )
-        strangers = [item for item in items if isinstance(item, LeaseExpired)]
+        own = [item for item in items if isinstance(item, Settlement)]
         done = self._exchange(
-            [item for item in items if isinstance(item, Settlement)],
+            own,
             want,
             queues,
             round_robin=round_robin,
@@ -304,11 +310,12 @@ class BaseQueue(CoordinatingQueue):
             lease_seconds=lease_seconds,
             worker=text(worker, "worker", empty=True),
         )
-        if not strangers:
+        if len(own) == len(items):
             return done
-        own = iter(done.results)
-        results = [item if isinstance(item, LeaseExpired) else next(own) for item in items]
-        return Exchange(results, done.jobs)
+        results = iter(done.results)
+        return Exchange(
+            [next(results) if isinstance(item, Settlement) else item for item in items], done.jobs
+        )
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -378,7 +385,7 @@ class BaseQueue(CoordinatingQueue):
         Raises:
             LeaseExpired: the receipt is not the live one; nothing was changed.
         """
-        self._settlement(Settle(job, "release"))  # checks that it is a job of this store
+        self._check_claimed_here(job)
         value = HEADERS.dumps(
             {
                 "done": number(done, "done", 0),
@@ -496,15 +503,18 @@ class BaseQueue(CoordinatingQueue):
                 raise type(error)(where + str(error)) from None
             raise
 
-    def _settlement(self, settle: Settle) -> Settlement | LeaseExpired:
-        job = settle.job
+    def _check_claimed_here(self, job: Job) -> None:
         if not isinstance(job, Job):
             raise InvalidInput(
                 f"A claimed job is needed, as get() returns it, and this is {job!r}: only its"
                 " receipt gives the right to settle it."
             )
         if job.queue.store_key != self.store_key:
-            return LeaseExpired(f"The job {job.id} was not claimed from this store.", "unknown")
+            raise LeaseExpired(f"The job {job.id} was not claimed from this store.", "unknown")
+
+    def _settlement(self, settle: Settle) -> Settlement:
+        job = settle.job
+        self._check_claimed_here(job)
         result = None
         if settle.verb == "ack" and settle.result is not None:
             result = job.queue.serializer.dumps(settle.result)

@@ -317,7 +317,7 @@ def test_every_check_is_in_the_configuration_page_and_no_other() -> None:
 
 
 def test_the_pages_keep_to_their_length() -> None:
-    limits = {"README.md": 200, "docs/guarantees.md": 120, "docs/architecture.md": 200}
+    limits = {"README.md": 200, "docs/guarantees.md": 180, "docs/architecture.md": 300}
     for page, most in limits.items():
         assert len((ROOT / page).read_text().splitlines()) <= most, page
 

@@ -107,5 +107,5 @@ def test_the_makefile_explains_each_target_that_is_for_people() -> None:
     explained = set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
     assert explained == {
         *("help", "setup", "build", "fmt", "lint", "stubs", "test", "test-full"),
-        *("demo", "bench", "chaos", "clean"),
+        *("demo", "bench", "chaos", "crash", "clean"),
     }

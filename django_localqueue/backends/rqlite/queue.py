@@ -54,7 +54,6 @@ from django_localqueue.types import (
     JobId,
     JobRecord,
     Page,
-    Settle,
     Stats,
 )
 
@@ -291,7 +290,7 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
                 raise QueueClosed("The interpreter ends; no job comes any more.")
 
     def extend_lease(self, job: Job, seconds: float) -> bool:
-        self._settlement(Settle(job, "release"))  # checks that it is a job of this store
+        self._check_claimed_here(job)
         shared = self._store()
         now, boot = shared.times()
         until = boot + microseconds(seconds, "seconds", positive=True)

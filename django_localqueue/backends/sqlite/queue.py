@@ -405,7 +405,7 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             raise lost_lease(job, losses[0])
 
     def extend_lease(self, job: Job, seconds: float) -> bool:
-        self._settlement(Settle(job, "release"))  # checks that it is a job of this store
+        self._check_claimed_here(job)
         lost, cancelled, ends_at = (self._store or self._open()).extend_lease(
             job.queue.name, job.key, job.receipt, microseconds(seconds, "seconds", positive=True)
         )
