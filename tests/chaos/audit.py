@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.ledger import LOST, OK, REFUSED, UNKNOWN, WRONG, Call, History
+from tests.chaos.repairs import Repairs
 from tests.chaos.stores import LEASE_SECONDS, MAX_RETRIES, TIMEOUTS
 
 INFINITY = float("inf")
@@ -101,6 +102,7 @@ class Audit:
         for record in records:
             self._records[record["key"]].append(record)
         self._stats = stats
+        self._repairs = Repairs(history.calls)
         self._puts = self._read_puts()
         self._deliveries = self._read_deliveries()
         self._by_key: dict[str, list[Delivery]] = defaultdict(list)
@@ -112,6 +114,7 @@ class Audit:
         self._exclusion()
         self._group_order()
         self._settling()
+        self._repairing(records)
         if self._queue:
             self._deliveries_bounded()
             self._stats_agree()
@@ -195,7 +198,8 @@ class Audit:
                 self._wrong(f"{key} is stored {len(stored)} times: {stored}", *put.calls)
             if put.outcome == REFUSED and seen:
                 self._wrong(f"{key} was refused and is there: {stored}", *put.calls, *taken)
-            if put.outcome == OK and self._queue and not stored:
+            purged = bool(self._repairs.of("purge", key))
+            if put.outcome == OK and self._queue and not stored and not purged:
                 self._wrong(f"{key} was put and is not there", *put.calls, *taken)
             if put.outcome == OK and not self._queue and not stored and not acked:
                 self._wrong(f"{key} was put, never acked, and is gone", *put.calls, *taken)
@@ -209,6 +213,7 @@ class Audit:
     def _batches(self) -> None:
         for call in self._history.calls:
             keys = [key for key, _, _ in call.facts.get("messages", ())]
+            keys = [key for key in keys if not self._repairs.of("purge", key)]
             if 0 < sum(key in self._records for key in keys) < len(keys):
                 self._wrong("Part of a batch is stored", call)
 
@@ -244,7 +249,12 @@ class Audit:
             finished = {put.key: self._finished(put) for put in line}
             for put in line:
                 begin = min(call.begin for call in put.calls)
-                elders = [e for e in line if e.stored_by < begin]
+                # One that was retried is met by those that went on while it was dead.
+                elders = [
+                    elder
+                    for elder in line
+                    if elder.stored_by < begin and not self._repairs.of("retry", elder.key)
+                ]
                 for one in self._by_key.get(put.key, ()):
                     for elder in elders:
                         if finished[elder.key] > one.since + self._margin:
@@ -260,6 +270,7 @@ class Audit:
             for call in one.settles
             if call.facts["verb"] in ("ack", "fail") and call.outcome in (OK, UNKNOWN)
         ]
+        ends += [call.begin for call in self._repairs.of("cancel", put.key)]
         record = next(iter(self._records.get(put.key, ())), None)
         if self._queue and record is not None and record["reason"] == "exhausted":
             return record["finished"] or INFINITY
@@ -268,12 +279,14 @@ class Audit:
     def _settling(self) -> None:
         for key, taken in self._by_key.items():
             ended = [one for one in taken if _settled(one, "ack", OK) or _settled(one, "fail", OK)]
-            if len(ended) > 1:
+            retried = len(self._repairs.of("retry", key))
+            if len(ended) > 1 + retried or sum(_settled(one, "ack", OK) for one in ended) > 1:
                 self._wrong(f"{key} was ended {len(ended)} times", *ended)
             for one in ended:
                 told = min(c.end for c in one.settles if c.outcome == OK)
                 for other in taken:
-                    if other.claim.begin > told:
+                    again = self._repairs.retried_between(key, told, other.claim.end)
+                    if other.claim.begin > told and not again:
                         self._wrong(f"{key} was delivered after its end", one, other)
             if self._queue:
                 self._state_agrees(key, taken, ended)
@@ -284,6 +297,8 @@ class Audit:
         for record in self._records.get(key, ()):
             for one in ended:
                 state = "acked" if _settled(one, "ack", OK) else "failed"
+                if state == "failed" and self._repairs.of("retry", key):
+                    continue
                 if record["state"] != state:
                     self._wrong(f"{key} should be {state}: {record}", *taken)
             if record["state"] == "acked" and not any(
@@ -345,11 +360,17 @@ class Audit:
             released = sum(
                 any(call.facts["verb"] == "release" for call in one.settles) for one in taken
             )
-            if len(taken) > self._rules.max_retries + 1 + released:
+            lives = 1 + len(self._repairs.of("retry", key))
+            if len(taken) > lives * (self._rules.max_retries + 1) + released:
                 self._wrong(f"{key} was delivered {len(taken)} times", *taken)
             for record in self._records.get(key, ()):
                 if record["attempts"] > self._rules.max_retries + 1:
                     self._wrong(f"{key} has too many attempts: {record}", *taken)
+
+    def _repairing(self, records: list[dict[str, Any]]) -> None:
+        claims = {key: [one.claim for one in self._by_key.get(key, ())] for key in self._puts}
+        for what, evidence in self._repairs.problems(records, claims):
+            self._wrong(what, *evidence)
 
     def _stats_agree(self) -> None:
         states: dict[str, int] = defaultdict(int)

@@ -15,6 +15,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -203,19 +204,20 @@ def connect_from(address: str) -> None:
         )
 
 
-def main() -> None:
-    """Run as the command line says."""
+def play(
+    roles: Mapping[str, Callable[..., Any]], stores: Mapping[str, Callable[[list[str]], Any]]
+) -> None:
+    """Run the client that the command line names."""
     role, name, store, folder, address, shift, jump, seed, *urls = sys.argv[1:]
     connect_from(address)
     shift_clocks(float(shift), float(jump))
     ledger = Ledger(Path(folder), name)
-    kinds = {"producer": Producer, "worker": Worker}
-    queue = STORES[store](urls)
+    queue = stores[store](urls)
     try:
-        kinds[role](queue, ledger, Path(folder), random.Random(seed)).run()
+        roles[role](queue, ledger, Path(folder), random.Random(seed)).run()
     finally:
         queue.close()
 
 
 if __name__ == "__main__":
-    main()
+    play({"producer": Producer, "worker": Worker}, STORES)

@@ -67,6 +67,8 @@ class Run:
             self._start("worker", number)
         for number in range(PRODUCERS):
             self._start("producer", number)
+        if self._store == "queue":
+            self._start("operator", 0)
         self._say(f"processes {' '.join(map(str, self._pids()))}")
         faults = Faults(self._cluster, self._network, self, self._rng, self._say)
         faults.run(seconds)
@@ -83,7 +85,7 @@ class Run:
 
     def _drain(self, store: Store) -> list[str]:
         self._say("healed; draining")
-        problems = self._end("producer", "quiet")
+        problems = self._end("producer", "quiet") + self._end("operator", "quiet")
         (self._folder / "drain").touch()
         deadline = time.monotonic() + DRAIN_SECONDS
         while left := store.waiting():
@@ -142,8 +144,9 @@ class Run:
         name = f"{role}{number}"
         address = f"127.0.0.{10 + len(self._members)}"
         shift, jump = CLOCKS.get(number, (0.0, 0.0)) if role == "worker" else (0.0, 0.0)
+        module = "operators" if role == "operator" else "clients"
         store = "async" if self._store == "transport" and number == 2 else self._store
-        command = [sys.executable, "-m", "tests.chaos.clients", role, name, store]
+        command = [sys.executable, "-m", f"tests.chaos.{module}", role, name, store]
         command += [str(self._folder), address, str(shift), str(jump), str(self._rng.random())]
         command += self._cluster.strange_urls if number % 2 else self._cluster.urls
         self._members[name] = Member(name, address, command, self._spawn(name, command))

@@ -46,6 +46,11 @@ class Story:
         )
         return self._call(who, "settle", at, outcome, held | {"verb": verb, "reason": reason})
 
+    def act(
+        self, verb: str, at: float, key: str = "", outcome: str = OK, done: bool = True
+    ) -> Story:
+        return self._call("operator", verb, at, outcome, {"key": key, "id": key, "done": done})
+
     def _call(self, who: str, verb: str, at: float, outcome: str, facts: Any) -> Story:
         errors = {
             REFUSED: "ClusterUnavailable: no",
@@ -266,3 +271,65 @@ def test_a_call_that_does_not_end_in_time_is_seen() -> None:
     story = done()
     story.calls[0].begin -= 60
     assert "A call took 60.1 seconds" in story.problems(record("a"))
+
+
+def dead() -> Story:
+    return Story().put("a", 1).take("a", 2, "r").settle("r", 3, "fail")
+
+
+def test_a_dead_letter_that_was_retried_runs_again() -> None:
+    story = dead().act("retry", 4, "a").take("a", 5, "s").settle("s", 6)
+    assert story.problems(record("a")) == []
+
+
+@pytest.mark.parametrize(("outcome", "done"), [(REFUSED, True), (OK, False)])
+def test_a_retry_that_did_nothing_explains_no_delivery(outcome: str, done: bool) -> None:
+    story = dead().act("retry", 4, "a", outcome, done).take("a", 5, "s").settle("s", 6)
+    assert "a was delivered after its end" in story.problems(record("a"))
+
+
+def test_a_retry_gives_as_many_deliveries_again_and_no_more() -> None:
+    story = dead().act("retry", 3.5, "a")
+    for turn in range(2 * MAX_RETRIES + 2):
+        story.take("a", 4 + turn, f"r{turn}").settle(f"r{turn}", 4.5 + turn, "nack")
+    failed = record("a", "failed", reason="exhausted", attempts=4)
+    assert story.problems(failed, stats={"failed": 1}) == ["a was delivered 9 times"]
+
+
+def test_a_cancelled_job_is_not_delivered_again() -> None:
+    story = Story().put("a", 1).act("cancel", 2, "a")
+    cancelled = record("a", "failed", reason="cancelled")
+    assert story.problems(cancelled, stats={"failed": 1}) == []
+    story.take("a", 3, "r")
+    problems = story.problems(cancelled, stats={"failed": 1})
+    assert "a was delivered after a cancel" in problems
+
+
+def test_a_cancelled_job_lets_its_group_go_on() -> None:
+    story = Story().put("a", 1, group="g").put("b", 2, group="g").act("cancel", 3, "a")
+    story.take("b", 4, "r", group="g").settle("r", 5)
+    cancelled = record("a", "failed", reason="cancelled")
+    assert story.problems(cancelled, record("b"), stats={"acked": 1, "failed": 1}) == []
+
+
+def test_a_cancelled_job_that_nobody_cancelled_is_seen() -> None:
+    problems = (
+        Story().put("a", 1).problems(record("a", "failed", reason="cancelled"), stats={"failed": 1})
+    )
+    assert "a is cancelled, and nobody did that" in problems[0]
+
+
+def test_a_purged_job_is_gone() -> None:
+    assert done().act("purge", 4, "a").problems() == []
+    assert done().act("purge", 4, "a").problems(record("a")) == ["a was purged and is still there"]
+
+
+def test_a_claim_while_the_queue_is_paused_is_seen() -> None:
+    story = Story().put("a", 1).act("pause", 2).take("a", 3, "r").settle("r", 4).act("resume", 5)
+    assert story.problems(record("a")) == ["A paused queue delivered"]
+
+
+def test_a_claim_before_and_after_a_pause_is_right() -> None:
+    story = done().act("pause", 3.5).act("resume", 4)
+    story.put("b", 1).take("b", 5, "s").settle("s", 6)
+    assert story.problems(record("a"), record("b")) == []

@@ -190,10 +190,13 @@ def take_back(op: str, now: int, queue: str, max_retries: int, worker: str) -> l
     ]
 
 
-def set_paused(queue: str, paused: bool) -> list[Statement]:
-    """Stop or resume delivery."""
+def set_paused(op: str, now: int, queue: str, paused: bool) -> list[Statement]:
+    """Stop or resume delivery; a late copy fails, and so undoes no later call."""
     insert = (
         "INSERT INTO localqueue_queues (name, paused) VALUES (?1 ->> 0, ?2)"
         " ON CONFLICT (name) DO UPDATE SET paused = excluded.paused"
     )
-    return [[insert, document([queue]), int(paused)]]
+    return [
+        ["INSERT INTO localqueue_ops (op, at, verb) VALUES (?, ?, 'pause')", op, now],
+        [insert, document([queue]), int(paused)],
+    ]

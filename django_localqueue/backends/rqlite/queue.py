@@ -407,11 +407,11 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         return repairs.reclaim(self._store(), self.name, self.max_retries)
 
     def pause(self) -> None:
-        self._store().request(changes.set_paused(self.name, True))
+        repairs.set_paused(self._store(), self.name, True)
 
     def resume(self) -> None:
         shared = self._store()
-        shared.request(changes.set_paused(self.name, False))
+        repairs.set_paused(shared, self.name, False)
         shared.promoted.pop(self.name, None)
         shared.bell.ring()
 

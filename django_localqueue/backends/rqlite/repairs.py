@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from django_localqueue.backends.arguments import Act, microseconds
-from django_localqueue.backends.rqlite import changes, counts, listing, statements
+from django_localqueue.backends.rqlite import changes, counts, fast, listing, statements
 from django_localqueue.backends.rqlite.stores import SharedStore
+from django_localqueue.transports.errors import GuardFailed
 from django_localqueue.types import Applied, JobFilter
 
 #: Jobs that one request changes.
@@ -173,6 +175,14 @@ def edit(shared: SharedStore, queue: str, id: str, payload: str) -> bool | None:
     op = statements.operation(now)
     results = shared.request(changes.edit(op, now, queue, public, payload))
     return bool(results[-1].rows[0][1] == "edit") if results[-1].rows else None
+
+
+def set_paused(shared: SharedStore, queue: str, paused: bool) -> None:
+    """Stop or resume delivery."""
+    now, _ = shared.times()
+    op = statements.operation(now)
+    with contextlib.suppress(GuardFailed):  # then an earlier copy did it
+        shared.execute(changes.set_paused(op, now, queue, paused), fast.GUARD)
 
 
 def reclaim(shared: SharedStore, queue: str, max_retries: int) -> int:

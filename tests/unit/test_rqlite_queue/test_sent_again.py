@@ -153,3 +153,14 @@ def test_a_verb_is_unknown_where_only_its_answer_could_not_be_read(
         verb.do(queue, given)
     cluster._faults.clear()
     assert counts(queue) == verb.counts
+
+
+def test_a_late_copy_of_a_pause_leaves_a_resumed_queue_alone(
+    cluster: FakeCluster, queue: RqliteQueue
+) -> None:
+    queue.put(1)
+    queue.pause()
+    late = [seen.statements for seen in cluster.applied("execute")][-1]
+    queue.resume()
+    cluster.database.execute(late, True)
+    assert queue.get_nowait().data == 1

@@ -214,7 +214,7 @@ VERBS: dict[str, Verb] = {
         lambda count: count == 2,
         {"ready": 2},
     ),
-    "pause": Verb("request", nothing, lambda q, _: q.pause(), lambda _: True, {"paused": 1}),
+    "pause": Verb("execute", nothing, lambda q, _: q.pause(), lambda _: True, {"paused": 1}),
 }
 
 
