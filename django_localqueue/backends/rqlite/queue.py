@@ -20,7 +20,6 @@ from django_localqueue.backends.arguments import (
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.leases import lost_lease
 from django_localqueue.backends.rqlite import (
-    changes,
     counts,
     fast,
     listing,
