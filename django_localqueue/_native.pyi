@@ -212,12 +212,8 @@ class Store:
         Raises StoreUnavailable and its kinds, StoreBusy, StoreFull.
         """
 
-    def put(
-        self,
-        queue: str,
-        messages: Sequence[_Message],
-    ) -> list[Put]:
-        """Store all messages or none."""
+    def put(self, queue: str, messages: Sequence[_Message], once: bool = False) -> list[Put]:
+        """Store all messages or none; ``once``: none whose job_id came this way before."""
 
     def put_one(self, queue: str, payload: bytes) -> int:
         """``put`` of one message that is nothing but its payload; return its id."""
@@ -325,6 +321,8 @@ class Store:
         """Return None where there is no such job."""
 
     def cancel(self, queue: str, id: str) -> bool | None: ...
+    def once_ids(self, queue: str, before: int, limit: int) -> builtins.list[str]: ...
+    def forget_once(self, queue: str, ids: Sequence[str]) -> None: ...
     def edit(self, queue: str, id: str, payload: bytes) -> bool | None: ...
     def prune(self, queue: str, retention: int | None, limit: int) -> int: ...
     def purge(

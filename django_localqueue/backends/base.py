@@ -153,12 +153,14 @@ class BaseQueue(CoordinatingQueue):
         )
         return self._put([self._message(job, "")])[0]
 
-    def put_many(self, jobs: Iterable[Any]) -> list[JobId]:
+    def put_many(self, jobs: Iterable[Any], *, once: bool = False) -> list[JobId]:
         """Store all jobs or none, in one transaction; ids in the order given.
 
         Args:
             jobs: payloads, or ``NewJob`` where a job needs more than a payload; at
                 most 100,000.
+            once: a job whose ``job_id`` was put with ``once`` before is not stored again,
+                even if it is purged by now, until ``forget_once``.
 
         Raises:
             As ``put``; the message names the index of a refused job.
@@ -179,7 +181,17 @@ class BaseQueue(CoordinatingQueue):
                 raise InvalidInput(
                     f"The job_id {id!r} comes twice, with different unique keys; leave one out."
                 )
-        return self._put(messages) if messages else []
+            if once and id is None:
+                raise InvalidInput("With once=True every job needs a job_id.")
+        return self._put(messages, once) if messages else []
+
+    @abstractmethod
+    def once_ids(self, older_than: float, limit: int = 1_000) -> list[str]:
+        """Return some of the ids that ``put_many(once=True)`` got that many seconds ago."""
+
+    @abstractmethod
+    def forget_once(self, ids: Sequence[str]) -> None:
+        """Forget that these ids were put: a job of such an id may be put again."""
 
     # ---- getting
 
@@ -441,7 +453,7 @@ class BaseQueue(CoordinatingQueue):
     # ---- what a backend does
 
     @abstractmethod
-    def _put(self, messages: list[Message]) -> list[JobId]: ...
+    def _put(self, messages: list[Message], once: bool = False) -> list[JobId]: ...
 
     @abstractmethod
     def _exchange(

@@ -44,11 +44,11 @@ _IS_BLOCKED = "UPDATE localqueue_ops SET found=-found WHERE op=? AND found<0"
 def put(op: str, now: int, queue: str, row: Sequence[Any]) -> list[Statement] | None:
     """Store a simple job; ``stored`` reads the results.
 
-    None: not for a job with a unique key, an expiry or a retention of its own.
+    None: not for a job with a unique key, an expiry or a retention, nor one put once.
     """
     payload, job_id, delay, prio, group, max_retries, task, headers, *options = row
-    expires, unique_key, _, retention = options
-    if any(option is not None for option in (expires, unique_key, retention)):
+    expires, unique_key, _, retention, once = options
+    if any(option is not None for option in (expires, unique_key, retention, once)):
         return None
     texts = [payload, job_id, max_retries, task, headers]
     if group is None:

@@ -170,7 +170,7 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
 
     # ---- putting
 
-    def _put(self, messages: list[Message]) -> list[JobId]:
+    def _put(self, messages: list[Message], once: bool = False) -> list[JobId]:
         shared = self._store()
         now, _ = shared.times()
         op = statements.operation(now)
@@ -181,7 +181,7 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         sent: dict[object, Message] = {}  # one job_id twice: the first counts
         for index, message in enumerate(messages):
             sent.setdefault(index if message.job_id is None else message.job_id, message)
-        rows = [records.put_row(message) for message in sent.values()]
+        rows = [records.put_row(message, once) for message in sent.values()]
         short = fast.put(op, now, self.name, rows[0]) if len(rows) == 1 else None
         if short is not None:
             # Refused where the job_id is there already, or where a copy of it was applied.
@@ -195,6 +195,15 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         shared.bell.ring()
         stands = [] if plain else results[2].rows
         return records.put_ids(messages, int(results[1].rows[0][0]), now, stands)
+
+    def once_ids(self, older_than: float, limit: int = 1_000) -> list[str]:
+        shared = self._store()
+        before = shared.times()[0] - microseconds(older_than, "older_than")
+        (found,) = shared.read(statements.once_ids(self.name, before, limit))
+        return [row[0] for row in found.rows]
+
+    def forget_once(self, ids: Sequence[str]) -> None:
+        self._store().execute(statements.forget_once(self.name, ids))
 
     def adopt(self) -> Adopted:
         """Move the messages that wait in the tables of ``RqliteTransport`` into this queue.

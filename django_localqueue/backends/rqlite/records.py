@@ -98,7 +98,7 @@ def _stored_text(text: str) -> str:
     return cast("str", stored(text.encode()))
 
 
-def put_row(message: Message) -> list[Any]:
+def put_row(message: Message, once: bool = False) -> list[Any]:
     """Return a message as the view ``localqueue_do_put`` takes it."""
     return [
         stored(message.payload),
@@ -113,6 +113,7 @@ def put_row(message: Message) -> list[Any]:
         message.unique_key,
         message.unique_for,
         message.retention,
+        1 if once else None,
     ]
 
 

@@ -156,6 +156,13 @@ _TABLES = {
 ) WITHOUT ROWID""",
 }
 
+_TABLES["localqueue_once"] = """(
+  queue INTEGER NOT NULL,
+  job_id TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (queue, job_id)
+) WITHOUT ROWID"""
+
 # Columns that came after version 1, by table: version, definition. Views and triggers are made
 # anew by whoever first uses a newer version.
 _ADDED: dict[str, dict[str, tuple[int, str]]] = {
@@ -326,8 +333,8 @@ _TRIGGERS = {
         ],
     ),
     # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers,
-    # expires, unique_key, unique_for, retention], in which no job_id comes twice. The answer is
-    # the first id, given or not.
+    # expires, unique_key, unique_for, retention, once], in which no job_id comes twice. The answer
+    # is the first id, given or not.
     "localqueue_put": (
         f"INSTEAD OF INSERT ON localqueue_do_put WHEN {_CALLED_ONCE}",
         [
@@ -362,8 +369,14 @@ _TRIGGERS = {
     WHERE ops.op = NEW.op AND queues.name = NEW.queue
       AND NOT EXISTS (SELECT 1 FROM localqueue_messages AS met INDEXED BY localqueue_job_id
         WHERE met.queue = queues.id AND met.job_id = job.value ->> 1
-          AND met.job_id IS NOT NULL)) AS fresh
+          AND met.job_id IS NOT NULL)
+      AND (job.value ->> 12 IS NULL OR NOT EXISTS (SELECT 1 FROM localqueue_once AS known
+        WHERE known.queue = queues.id AND known.job_id = job.value ->> 1))) AS fresh
     WHERE unique_key IS NULL OR (rank = 1 AND NOT {_KEY_IS_HELD.format("fresh")}))""",
+            """INSERT OR IGNORE INTO localqueue_once (queue, job_id, at)
+  SELECT queues.id, job.value ->> 1, NEW.now FROM localqueue_queues AS queues
+    CROSS JOIN json_each(NEW.jobs) AS job
+  WHERE queues.name = NEW.queue AND job.value ->> 12 IS NOT NULL""",
             # A group without a lead had no other jobs that wait: its first new one leads.
             _lead(
                 "0",

@@ -54,6 +54,12 @@ UNION ALL SELECT m.job_id, m.id, m.state, m.at, NULL FROM localqueue_queues q
   CROSS JOIN json_each(?2) job CROSS JOIN localqueue_messages m INDEXED BY localqueue_job_id
   ON m.queue = q.id AND m.job_id = job.value AND m.job_id IS NOT NULL
   WHERE q.name = ?3 ->> 0
+UNION ALL SELECT o.job_id, 0, 4, o.at, NULL FROM localqueue_queues q
+  CROSS JOIN json_each(?6) job CROSS JOIN localqueue_once o
+  ON o.queue = q.id AND o.job_id = job.value
+  WHERE q.name = ?3 ->> 0 AND NOT EXISTS (SELECT 1 FROM localqueue_messages m
+    INDEXED BY localqueue_job_id
+    WHERE m.queue = q.id AND m.job_id = o.job_id AND m.job_id IS NOT NULL)
 UNION ALL SELECT m.job_id, m.id, m.state, m.at, m.unique_key FROM localqueue_queues q
   CROSS JOIN json_each(?5) job CROSS JOIN localqueue_messages m INDEXED BY localqueue_unique
   ON m.queue = q.id AND m.unique_key = job.value AND m.unique_until IS NOT NULL
@@ -80,8 +86,29 @@ def put_outcome(op: str, queue: str, rows: Sequence[Sequence[Any]]) -> list[Stat
     keys = sorted({row[9] for row in rows if row[9] is not None})
     return [
         [_ANSWER, op],
-        [_STANDS, op, document(job_ids), document([queue]), len(rows), document(keys)],
+        [
+            *(_STANDS, op, document(job_ids), document([queue]), len(rows)),
+            *(document(keys), document([row[1] for row in rows if row[12] is not None])),
+        ],
     ]
+
+
+_ONCE_IDS = """SELECT o.job_id FROM localqueue_once o
+  WHERE o.queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0) AND o.at <= ?2
+  LIMIT ?3"""
+_FORGET_ONCE = """DELETE FROM localqueue_once
+  WHERE queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0)
+    AND job_id IN (SELECT value FROM json_each(?2))"""
+
+
+def once_ids(queue: str, before: int, limit: int) -> list[Statement]:
+    """Read some ids of jobs that were put once at ``before`` or earlier."""
+    return [[_ONCE_IDS, document([queue]), before, limit]]
+
+
+def forget_once(queue: str, ids: Sequence[str]) -> list[Statement]:
+    """Forget that jobs were put once."""
+    return [[_FORGET_ONCE, document([queue]), document(ids)]]
 
 
 # ---- settling

@@ -215,11 +215,19 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             retention=retention,
         )
 
-    def _put(self, messages: list[Message]) -> list[JobId]:
+    def _put(self, messages: list[Message], once: bool = False) -> list[JobId]:
         stored = (self._store or self._open()).put(
-            self.name, [native_message(message) for message in messages]
+            self.name, [native_message(message) for message in messages], once
         )
         return put_ids(messages, stored)
+
+    def once_ids(self, older_than: float, limit: int = 1_000) -> list[str]:
+        store = self._store or self._open()
+        before = store.now() - microseconds(older_than, "older_than")
+        return store.once_ids(self.name, before, limit)
+
+    def forget_once(self, ids: Sequence[str]) -> None:
+        (self._store or self._open()).forget_once(self.name, list(ids))
 
     # ---- getting
 

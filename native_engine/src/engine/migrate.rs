@@ -75,7 +75,7 @@ CREATE TABLE history(
 ";
 
 /// Version 2, a part for each thing that it brings.
-const VERSION_2: &[&str] = &[DISCARDED, FAILURES, WORKERS, JOB_OPTIONS];
+const VERSION_2: &[&str] = &[DISCARDED, FAILURES, WORKERS, JOB_OPTIONS, ONCE];
 
 /// Counters of what went wrong, and of what was done by the minute, for an operator's pages.
 const FAILURES: &str = "
@@ -168,6 +168,16 @@ ALTER TABLE messages ADD COLUMN progress BLOB;
 ALTER TABLE messages ADD COLUMN original BLOB;
 CREATE UNIQUE INDEX m_unique ON messages(queue, unique_key) WHERE unique_until IS NOT NULL;
 CREATE INDEX m_kept ON messages(queue, at + retention) WHERE state = 4 AND retention IS NOT NULL;
+";
+
+/// Ids of jobs that were put at most once, remembered when the jobs are gone.
+const ONCE: &str = "
+CREATE TABLE once(
+  queue INTEGER NOT NULL,
+  job_id TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY(queue, job_id)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings the tables from whatever version they have to [`VERSION`].

@@ -26,6 +26,7 @@ mod liveness;
 mod mapping;
 mod migrate;
 mod moves;
+mod once;
 mod presence;
 mod prune;
 mod put;

@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::error::Result;
 use super::groups;
+use super::once;
 use super::records::{Message, Put, State};
 use super::store::{Patience, Store};
 use super::unique;
@@ -68,6 +69,11 @@ fn put_message(
     message: &Message,
     last: &mut i64,
 ) -> rusqlite::Result<Put> {
+    if message.once
+        && let Some(gone) = once::note(write, queue, message)?
+    {
+        return Ok(gone);
+    }
     if let Some(job_id) = message.job_id
         && let Some((id, state, at)) = find(write, queue, job_id)?
     {

@@ -107,6 +107,8 @@ pub struct Message<'a> {
     pub unique_for: i64,
     /// How long it is kept once acked, instead of as long as the queue says.
     pub retention: Option<i64>,
+    /// It is not stored if its `job_id` was put like this before, though that job be gone.
+    pub once: bool,
 }
 
 /// What became of a message.

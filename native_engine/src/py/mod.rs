@@ -131,10 +131,18 @@ impl Store {
         Ok(Self(store))
     }
 
+    #[pyo3(signature = (queue, messages, once = false))]
     #[allow(clippy::needless_pass_by_value, reason = "extracted for this call")]
-    fn put(&self, py: Python<'_>, queue: &str, messages: Vec<MessageArgs>) -> PyResult<Vec<Put>> {
+    fn put(
+        &self,
+        py: Python<'_>,
+        queue: &str,
+        messages: Vec<MessageArgs>,
+        once: bool,
+    ) -> PyResult<Vec<Put>> {
         let puts = detached(py, |patience| {
-            let messages: Vec<Message> = messages.iter().map(message).collect();
+            let messages: Vec<Message> =
+                messages.iter().map(|args| Message { once, ..message(args) }).collect();
             self.0.put(queue, &messages, patience)
         })?;
         Ok(puts.into_iter().map(Into::into).collect())
@@ -382,6 +390,21 @@ impl Store {
         detached(py, |patience| self.0.cancel(queue, id, patience))
     }
 
+    fn once_ids(
+        &self,
+        py: Python<'_>,
+        queue: &str,
+        before: i64,
+        limit: usize,
+    ) -> PyResult<Vec<String>> {
+        detached(py, |patience| self.0.once_ids(queue, before, limit, patience))
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "extracted for this call")]
+    fn forget_once(&self, py: Python<'_>, queue: &str, ids: Vec<String>) -> PyResult<()> {
+        detached(py, |patience| self.0.forget_once(queue, &ids, patience))
+    }
+
     fn edit(
         &self,
         py: Python<'_>,
@@ -460,6 +483,7 @@ fn message(args: &MessageArgs) -> Message<'_> {
         unique_key: unique_key.as_deref(),
         unique_for: *unique_for,
         retention: *retention,
+        once: false,
     }
 }
 
