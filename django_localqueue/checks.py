@@ -6,7 +6,7 @@ Those that look at files carry the tag ``localqueue_files`` as well.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,12 +16,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from django_localqueue import conf
-from django_localqueue.backends.arguments import seconds, whole
 from django_localqueue.backends.rqlite import RqliteQueue
 from django_localqueue.backends.sqlite import SQLiteQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
 from django_localqueue.queues import arguments, backend_class
 from django_localqueue.transports.errors import AccessRefused, MissingExtra, NotRqlite, TlsFailed
+from django_localqueue.worker.options import OPTIONS, Kind, Number
 
 TAG = "localqueue"
 FILES_TAG = "localqueue_files"
@@ -75,17 +75,13 @@ def check_worker(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
     """Values of LOCALQUEUE_WORKER that no worker takes (E006, E010)."""
     worker = conf.worker()
     messages: list[CheckMessage] = []
-    ranges: list[tuple[str, object, Callable[[], object]]] = [
-        ("THREADS", worker.threads, lambda: whole(worker.threads, "it", 1, 1_000)),
-        (
-            "HEARTBEAT_INTERVAL",
-            worker.heartbeat_interval,
-            lambda: seconds(worker.heartbeat_interval, "it", positive=True),
-        ),
-    ]
-    for key, value, validate in ranges:
+    kinds: dict[str, Kind] = {option.key: option.kind for option in OPTIONS}
+    kinds["HEARTBEAT_INTERVAL"] = Number(positive=True)
+    for key, kind in kinds.items():
+        value = getattr(worker, key.lower())
         try:
-            validate()
+            if value is not None:
+                kind.check(value)
         except InvalidInput as error:
             messages.append(
                 Error(
@@ -97,11 +93,12 @@ def check_worker(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
     known = [*conf.queue_settings(), "*"]
     messages += [
         Error(
-            f"LOCALQUEUE_WORKER['QUEUES'] names {name!r}, which LOCALQUEUE doesn't have.",
+            f"LOCALQUEUE_WORKER['{key}'] names {name!r}, which LOCALQUEUE doesn't have.",
             hint=f"Add it to LOCALQUEUE. {conf.suggestion(name, known)}",
             id="django_localqueue.E010",
         )
-        for name in worker.queues
+        for key in ("QUEUES", "EXCLUDE_QUEUES")
+        for name in getattr(worker, key.lower()) or ()
         if name not in known
     ]
     return messages

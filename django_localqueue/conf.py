@@ -89,11 +89,33 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """LOCALQUEUE_WORKER: what ``runqueueworker`` does where its flags don't say otherwise."""
+    """LOCALQUEUE_WORKER: what ``runqueueworker`` does where its flags don't say otherwise.
 
-    queues: tuple[str, ...] = ()
-    threads: int = 4
+    But for ``heartbeat_interval`` the keys are those of ``worker.options``; None: not set.
+    """
+
     heartbeat_interval: float = 10
+    queues: tuple[str, ...] | None = None
+    exclude_queues: tuple[str, ...] | None = None
+    processes: int | None = None
+    threads: int | None = None
+    burst: bool | None = None
+    fail_on_error: bool | None = None
+    max_idle: float | None = None
+    max_jobs: int | None = None
+    max_jobs_jitter: int | None = None
+    max_memory: float | None = None
+    max_lifetime: float | None = None
+    poll_interval: float | None = None
+    lease: float | None = None
+    job_timeout: float | None = None
+    shutdown_timeout: float | None = None
+    name: str | None = None
+    health_file: str | None = None
+    health_port: int | None = None
+    pidfile: str | None = None
+    reload: bool | None = None
+    log_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +148,18 @@ class ConsoleSettings:
 
 #: The types that each key of the two takes.
 SECTION_TYPES: dict[str, tuple[type, ...]] = {
-    "queues": (list, tuple),
-    "threads": (int,),
-    "heartbeat_interval": (int, float),
+    **dict.fromkeys(("queues", "exclude_queues"), (list, tuple)),
+    **dict.fromkeys(("processes", "threads", "max_jobs", "max_jobs_jitter", "health_port"), (int,)),
+    **dict.fromkeys(("burst", "fail_on_error", "reload"), (bool,)),
+    **dict.fromkeys(
+        (
+            *("max_idle", "max_memory", "max_lifetime", "poll_interval", "lease", "job_timeout"),
+            *("shutdown_timeout", "heartbeat_interval"),
+        ),
+        (int, float),
+    ),
+    **dict.fromkeys(("name", "log_format"), (str,)),
+    **dict.fromkeys(("health_file", "pidfile"), (str, os.PathLike)),
     "auto_register": (bool,),
     "has_permission": (str,),
     "read_only": (bool,),

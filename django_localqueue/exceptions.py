@@ -87,6 +87,10 @@ class NewerSchema(StoreUnavailable):
     """The store was written by a newer version of django-localqueue."""
 
 
+class JobTimeout(LocalQueueError, TimeoutError):
+    """The job ran longer than it may, so its process was ended."""
+
+
 class QueueClosed(NotStored):
     """The queue was closed; open it again before using it."""
 

@@ -65,6 +65,8 @@ class BaseQueue(CoordinatingQueue):
     #: Queues whose ``store_key`` is equal share one store, so one claim can serve them.
     store_key: str
     supports_vacuum: ClassVar[bool] = True
+    #: Seconds that a put may stay unnoticed by a waiting ``get`` where nothing tells of it.
+    poll_interval: float = 1.0
 
     def __init__(
         self,

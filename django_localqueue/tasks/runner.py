@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from inspect import iscoroutinefunction
 from typing import Any
 
 from django_localqueue.exceptions import LocalQueueError, UndecodablePayload
@@ -18,6 +19,7 @@ from django_localqueue.tasks.compat import (
     task_started,
 )
 from django_localqueue.types import Attempt, ErrorRecord, Job, Settle
+from django_localqueue.worker.django import call_async
 from django_localqueue.worker.executor import Running, check_result
 
 
@@ -95,7 +97,11 @@ def _history(job: Job) -> tuple[Attempt, ...]:
 def _call(result: TaskResult[Any, Any]) -> Any:
     task = result.task
     context: list[Any] = [TaskContext(task_result=result)] if task.takes_context else []
-    return normalize_json(task.call(*context, *result.args, **result.kwargs))
+    if iscoroutinefunction(task.func):
+        value = call_async(task.func, *context, *result.args, **result.kwargs)
+    else:
+        value = task.func(*context, *result.args, **result.kwargs)
+    return normalize_json(value)
 
 
 def _failed(

@@ -4,18 +4,18 @@ The executor threads take turns at it. A thread that is free either finds a job 
 another has claimed for it, or claims itself, for all threads that are free. So at
 any time at most one thread is in ``exchange``, one transaction settles and claims
 for several jobs, and a job goes from the store to its thread without a hand-over
-where threads are busy.
+where threads are busy. Where jobs are short it claims more than there are threads.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import (
@@ -29,7 +29,10 @@ from django_localqueue.exceptions import (
 )
 from django_localqueue.types import ErrorRecord, Exchange, Job, Settle
 from django_localqueue.worker.burst import Burst
+from django_localqueue.worker.counts import Counts
 from django_localqueue.worker.executor import Running
+from django_localqueue.worker.limits import Budget
+from django_localqueue.worker.prefetch import Prefetch
 from django_localqueue.worker.throttle import Throttle
 
 logger = logging.getLogger("django_localqueue.worker")
@@ -41,17 +44,9 @@ IDLE_WAIT = 30.0  # seconds in one exchange without work; an interrupt ends it
 BURST_WAIT = 0.1
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
-
-
-@dataclass(slots=True)
-class Counts:
-    """How many deliveries ended how."""
-
-    done: int = 0
-    failed: int = 0
-    retried: int = 0
-    released: int = 0
-    lost: int = 0
+#: Seconds after which a claimed job that no thread has begun goes back.
+STUCK = 0.1
+QUIET_POLL = 0.2
 
 
 class Claimer:
@@ -65,8 +60,10 @@ class Claimer:
             its length where that is more often.
         lease_seconds: for every claim; None: each queue's own.
         round_robin: take turns between the queues.
+        budget: how many jobs the worker may still claim.
         burst: what the claimers of a worker that ends when no job is left share.
         on_burst_over: called when no store has work any more.
+        on_used_up: called when the budget is used up.
     """
 
     def __init__(
@@ -78,14 +75,20 @@ class Claimer:
         heartbeat_interval: float,
         lease_seconds: float | None = None,
         round_robin: bool = False,
+        budget: Budget | None = None,
         burst: Burst | None = None,
         on_burst_over: Callable[[], None],
+        on_used_up: Callable[[], None],
     ) -> None:
         self.queues = tuple(queues)
         self.store = self.queues[0]
         self.counts = Counts()
         self.stopping = threading.Event()
+        #: Nothing is claimed while it is set.
+        self.quiet = threading.Event()
         self.abandoned = False
+        #: Since when no job has been claimed or has run, monotonic; None: one does.
+        self.idle_since: float | None = time.monotonic()
         self.error: LocalQueueError | None = None
         #: Every job claimed and not settled, by receipt.
         self.live: dict[str, Running] = {}
@@ -94,8 +97,13 @@ class Claimer:
         self._heartbeat_interval = heartbeat_interval
         self._lease_seconds = lease_seconds
         self._round_robin = round_robin
+        self._budget = budget or Budget(None)
+        self._prefetch = Prefetch()
+        self._begun_at = 0.0
+        self._nudge = threading.Event()
         self._burst = burst
         self._on_burst_over = on_burst_over
+        self._on_used_up = on_used_up
         self._turn = threading.Lock()
         self._waiting = False
         self._idle = False
@@ -110,24 +118,44 @@ class Claimer:
 
     def next(self) -> Running | None:
         """Return a job for the calling thread; None: the thread shall end."""
+        running = self._next()
+        if running is not None:
+            running.begin()
+            self._begun_at = running.started
+        return running
+
+    def _next(self) -> Running | None:
         if self.abandoned:
             return None
+        running = self._pop()
+        if running is not None:
+            self._claim_ahead()
+            return running
+        self._take_turn()
         try:
-            return self._ready.popleft()  # claimed by another thread meanwhile
-        except IndexError:
-            self._take_turn()
-        try:
-            if self.abandoned:
-                return None
-            return self._ready.popleft() if self._ready else self._claim()
+            while not self.abandoned:
+                running = self._pop()  # claimed by another thread meanwhile
+                if running is not None or not self._claim():
+                    return running
+            return None
         finally:
             self._turn.release()
+
+    def _pop(self) -> Running | None:
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            return None
 
     def finish(self, running: Running, settle: Settle) -> None:
         """Take note of how a job ended; it is settled with the next claim."""
         running.settle = settle
+        self._prefetch.ended(time.monotonic() - running.started)
         self._unfinished.discard(running.job.receipt)
         self._finished.append((running, settle))
+        self._nudge.set()
+        if not self._unfinished:
+            self.idle_since = time.monotonic()
         if self._burst is not None:
             self._burst.finished()
 
@@ -150,8 +178,45 @@ class Claimer:
     def stop(self) -> None:
         """Claim no more; to be repeated until the threads have ended."""
         self.stopping.set()
+        self._nudge.set()
         if self._waiting:
             self.store.interrupt()
+
+    def be_quiet(self, quiet: bool) -> None:
+        """Claim no more for now, or go on."""
+        if quiet:
+            self.quiet.set()
+        else:
+            self.quiet.clear()
+        self._nudge.set()
+        if self._waiting:
+            self.store.interrupt()
+
+    def give_back_stuck(self) -> None:
+        """Give back what was claimed beyond the threads, if none of them gets to it."""
+        if not self._ready or time.monotonic() - self._begun_at < STUCK:
+            return
+        self._prefetch.got_stuck()
+        stuck = []
+        with contextlib.suppress(IndexError):
+            while True:
+                stuck.append(self._ready.pop())
+        if not stuck:
+            return
+        settles = [Settle(running.job, "release") for running in stuck]
+        try:
+            results = self.store.exchange(settles, 0).results
+        except LocalQueueError:
+            self._ready.extend(reversed(stuck))  # their lease is renewed, so nothing is lost
+            return
+        self._budget.give_back(len(stuck))
+        for running, settle, lost in zip(stuck, settles, results, strict=True):
+            self._unfinished.discard(running.job.receipt)
+            if self.live.pop(running.job.receipt, None) is not None and lost is None:
+                running.log(logging.DEBUG, "goes back: every thread is busy.")
+            if self._burst is not None:
+                self._burst.finished()
+            del settle
 
     def abandon(self) -> int:
         """Settle what is finished and give back what still runs; return how many that were.
@@ -176,26 +241,48 @@ class Claimer:
 
     # ---- in turn
 
-    def _claim(self) -> Running | None:
-        while not self.abandoned:
-            if self.stopping.is_set() and not self._finished:
-                return None
-            jobs = self._exchange()
-            if jobs:
-                first, *others = [self._take(job) for job in jobs]
-                self._ready.extend(others)
-                return first
-        return None
+    def _claim_ahead(self) -> None:
+        """Claim before the last job that was claimed is taken, so that no thread waits."""
+        if len(self._ready) > self._prefetch.jobs() // 2 or self.stopping.is_set():
+            return
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            if self._ready and not self.abandoned and not self.quiet.is_set():
+                self._claim()
+        finally:
+            self._turn.release()
+
+    def _claim(self) -> bool:
+        """Settle and claim; return whether the thread shall look again."""
+        if not self._finished:
+            if self.stopping.is_set():
+                return False
+            if self._budget.is_used_up:
+                self._on_used_up()
+                return False
+            if self.quiet.is_set():
+                self._nudge.wait(QUIET_POLL)
+                self._nudge.clear()
+                return True
+        jobs = self._exchange()
+        self._prefetch.claimed(jobs)
+        self._ready.extend([self._take(job) for job in jobs])
+        return True
 
     def _exchange(self) -> list[Job]:
         """Settle and claim once. Where the last claim found nothing, wait for work."""
         look = None if self._burst is None else self._burst.look()
         seen = look is None or look == self._empty_look
-        block = self._idle and (self._burst is None or seen) and not self.stopping.is_set()
+        calm = not (self.stopping.is_set() or self.quiet.is_set())
+        block = self._idle and (self._burst is None or seen) and calm and not self._ready
         self._waiting = block  # before the drain: see _take_turn
         done = self._drain()
+        want = self._budget.take(self._wanted()) if calm else 0
+        jobs: list[Job] = []
         try:
-            exchange = self._call([settle for _, settle in done], block)
+            exchange = self._call([settle for _, settle in done], want, block and want > 0)
+            jobs = exchange.jobs
         except InvalidInput as error:
             self._settle_one_by_one(done, error)
             return []
@@ -206,6 +293,7 @@ class Claimer:
             return []
         finally:
             self._waiting = False
+            self._budget.claimed(len(jobs), want)
         if self._pause > FIRST_PAUSE:
             self._recovered()
         for (running, settle), lost in zip(done, exchange.results, strict=True):
@@ -220,10 +308,13 @@ class Claimer:
                     self._on_burst_over()
         return exchange.jobs
 
-    def _call(self, settles: list[Settle], block: bool) -> Exchange:
+    def _wanted(self) -> int:
+        return max(0, self._threads + self._prefetch.jobs() - len(self._unfinished))
+
+    def _call(self, settles: list[Settle], want: int, block: bool) -> Exchange:
         return self.store.exchange(
             settles,
-            0 if self.stopping.is_set() else self._threads - len(self._unfinished),
+            want,
             sources=self.queues,
             round_robin=self._round_robin,
             block=block,
@@ -241,6 +332,7 @@ class Claimer:
     def _take(self, job: Job) -> Running:
         lease = job.queue.lease_seconds if self._lease_seconds is None else self._lease_seconds
         running = Running(job, self._worker, lease, min(self._heartbeat_interval, lease / 3))
+        self.idle_since = None
         self._unfinished.add(job.receipt)
         self.live[job.receipt] = running
         return running
@@ -248,9 +340,8 @@ class Claimer:
     def _settled(self, running: Running, settle: Settle, lost: LocalQueueError | None) -> None:
         if self.live.pop(running.job.receipt, None) is None:
             return  # abandoning settled it at the same time
-        counts = self.counts
+        self.counts.add(running, settle, lost)
         if lost is not None:
-            counts.lost += 1
             running.log(
                 logging.WARNING,
                 "ended with %s, which did not count, for its lease was lost (%s): %s",
@@ -258,14 +349,6 @@ class Claimer:
                 lost.reason if isinstance(lost, LeaseExpired) else "refused",
                 lost,
             )
-        elif settle.verb == "ack":
-            counts.done += 1
-        elif settle.verb == "release":
-            counts.released += 1
-        elif settle.verb == "fail" or running.cancel_requested or _was_last(running.job):
-            counts.failed += 1
-        else:
-            counts.retried += 1
 
     # ---- trouble
 
@@ -330,8 +413,3 @@ class Claimer:
             self.store.store_key,
             self._trouble.held_back(),
         )
-
-
-def _was_last(job: Job) -> bool:
-    most = job.queue.max_retries if job.max_retries is None else job.max_retries
-    return job.attempts > most

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.core.cache import close_caches
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_localqueue.types import ErrorRecord, Settle
+from django_localqueue.exceptions import JobTimeout
+from django_localqueue.types import ErrorRecord, Job, Settle
 from django_localqueue.worker.executor import (
     Executor,
     Handler,
     Running,
-    as_plain_call,
     run_handler,
 )
+from django_localqueue.worker.loop import coroutines
 
 TaskRunner = Callable[[Running], Settle]
 
@@ -38,7 +43,10 @@ class DjangoExecutor(Executor):
         self, run_task: TaskRunner | None, handlers: Mapping[tuple[str, str], Handler]
     ) -> None:
         self._run_task = run_task
-        self._handlers = {key: as_plain_call(handler) for key, handler in handlers.items()}
+        self._handlers = {
+            key: partial(call_async, handler) if iscoroutinefunction(handler) else handler
+            for key, handler in handlers.items()
+        }
 
     def run(self, running: Running) -> Settle:
         keep_connections_healthy()
@@ -51,6 +59,11 @@ class DjangoExecutor(Executor):
 
     def close_thread(self) -> None:
         connections.close_all()
+
+    def timed_out(self, job: Job, error: JobTimeout) -> Settle:
+        if job.task is None:
+            return super().timed_out(job, error)
+        return Settle(job, "fail", error=error)
 
     def _run(self, running: Running) -> Settle:
         job = running.job
@@ -70,6 +83,31 @@ class DjangoExecutor(Executor):
                 " set it in LOCALQUEUE to the dotted path of a function that takes the job.",
             )
         return run_handler(handler, running)
+
+
+def call_async(function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+    """Run a coroutine function of a job on the worker's loop; return or raise what it does.
+
+    Around it connections are kept healthy in the thread that the loop's database work runs in.
+    """
+    return coroutines.run(_with_healthy_connections, function, args, kwargs)
+
+
+async def _with_healthy_connections(
+    function: Callable[..., Awaitable[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    look_after = sync_to_async(_begin_and_end, thread_sensitive=True)
+    await look_after()
+    try:
+        return await function(*args, **kwargs)
+    finally:
+        await look_after()
+
+
+def _begin_and_end() -> None:
+    keep_connections_healthy()
+    reset_queries()
+    close_caches()
 
 
 def keep_connections_healthy() -> None:

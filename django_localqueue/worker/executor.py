@@ -9,13 +9,18 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from asgiref.sync import async_to_sync
-
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.exceptions import InvalidInput, PayloadTooLarge, SerializationError
+from django_localqueue.exceptions import (
+    InvalidInput,
+    JobTimeout,
+    PayloadTooLarge,
+    SerializationError,
+)
 from django_localqueue.types import ErrorRecord, Job, Settle
+from django_localqueue.worker.loop import coroutines
 
 logger = logging.getLogger("django_localqueue.worker")
 
@@ -28,15 +33,18 @@ class Running:
     Attributes: ``job``; ``worker``, the worker's name; ``lease_seconds``, what the
     lease is renewed to; ``cancel_requested``, whether somebody asked for the job to
     be cancelled since it was claimed; ``lost``, whether its lease is known to be
-    lost; ``settle``, how it ended, None while it runs.
+    lost; ``begun``, whether a thread runs it, rather than it waits for one; ``overdue``,
+    whether it has run longer than it may; ``settle``, how it ended, None while it runs.
     """
 
     __slots__ = (
+        "begun",
         "cancel_requested",
         "interval",
         "job",
         "lease_seconds",
         "lost",
+        "overdue",
         "renew_at",
         "settle",
         "started",
@@ -50,9 +58,23 @@ class Running:
         self.interval = interval
         self.started = time.monotonic()
         self.renew_at = self.started + interval
+        self.begun = False
         self.cancel_requested = False
         self.lost = False
+        self.overdue = False
         self.settle: Settle | None = None
+
+    def begin(self) -> None:
+        """A thread begins to run it."""
+        self.started = time.monotonic()
+        self.begun = True
+
+    def timeout(self, default: float | None = None) -> float | None:
+        """Return how many seconds it may run; None: for ever."""
+        own = self.job.headers.get("timeout")
+        if isinstance(own, (int, float)) and not isinstance(own, bool) and own > 0:
+            return own
+        return default
 
     def log(
         self,
@@ -60,8 +82,9 @@ class Running:
         message: str,
         *arguments: object,
         error: BaseException | None = None,
+        fields: dict[str, Any] | None = None,
     ) -> None:
-        """Log about this job: its id and queue are in the text and in the record."""
+        """Log about this job: its id and queue are in the text, more of it in the record."""
         if logger.isEnabledFor(level):
             job = self.job
             logger.log(
@@ -71,7 +94,14 @@ class Running:
                 job.queue.name,
                 *arguments,
                 exc_info=error,
-                extra={"job_id": job.id, "queue": job.queue.name},
+                extra={
+                    "job_id": job.id,
+                    "queue": job.queue.name,
+                    "task": job.task,
+                    "attempt": job.attempts,
+                    "worker": self.worker,
+                    **(fields or {}),
+                },
             )
 
 
@@ -102,6 +132,13 @@ class Executor(ABC):
     def close_thread(self) -> None:  # noqa: B027 - most have nothing to close
         """Give back what a thread holds; called in the thread as its last act."""
 
+    def timed_out(self, job: Job, error: JobTimeout) -> Settle:
+        """Say what becomes of a job that ran too long, after its process was ended.
+
+        Called in the supervisor of worker processes; ``job.data`` isn't there.
+        """
+        return Settle(job, "nack", error=error)
+
 
 class HandlerExecutor(Executor):
     """Runs a function with the job: returned, the job is acked; raised, it is nacked."""
@@ -119,7 +156,7 @@ class HandlerExecutor(Executor):
 
 def as_plain_call(handler: Handler) -> Handler:
     """Return ``handler`` as a function that blocks, if it is a coroutine function."""
-    return async_to_sync(handler) if inspect.iscoroutinefunction(handler) else handler
+    return partial(coroutines.run, handler) if inspect.iscoroutinefunction(handler) else handler
 
 
 def run_handler(handler: Handler, running: Running) -> Settle:

@@ -22,11 +22,17 @@ class Heartbeat:
         claimers: whose jobs.
         tick: seconds between two looks at them; at most half of the shortest
             interval of a renewal.
+        job_timeout: seconds after which a job without a timeout of its own is overdue.
     """
 
-    def __init__(self, claimers: Sequence[Claimer], tick: float) -> None:
+    def __init__(
+        self, claimers: Sequence[Claimer], tick: float, job_timeout: float | None = None
+    ) -> None:
         self._claimers = claimers
         self._tick = tick
+        self._job_timeout = job_timeout
+        #: When it last looked, monotonic.
+        self.beat_at = time.monotonic()
         self._end = threading.Event()
         self._trouble = Throttle()
         self._thread = threading.Thread(target=self._run, name="localqueue-heartbeat", daemon=True)
@@ -45,10 +51,25 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._end.wait(self._tick):
+            self.beat_at = time.monotonic()
             for claimer in self._claimers:
                 for running in list(claimer.live.values()):
+                    self._warn_if_overdue(running)
                     if running.renew_at <= time.monotonic() and not running.lost:
                         self._renew(running)
+
+    def _warn_if_overdue(self, running: Running) -> None:
+        timeout = running.timeout(self._job_timeout)
+        if timeout is None or running.overdue or not running.begun or running.settle is not None:
+            return
+        if time.monotonic() - running.started > timeout:
+            running.overdue = True
+            running.log(
+                logging.WARNING,
+                "has run longer than its timeout of %s seconds, and a thread can't be ended;"
+                " run workers with --processes or --job-timeout to have it ended.",
+                timeout,
+            )
 
     def _renew(self, running: Running) -> None:
         job = running.job

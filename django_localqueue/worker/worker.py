@@ -11,15 +11,20 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from django_localqueue.backends.arguments import seconds, text, whole
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
+from django_localqueue.records import WorkerCommand, WorkerState
+from django_localqueue.worker import signals
+from django_localqueue.worker.board import ENDED, RECYCLED, UNKNOWN, Board
 from django_localqueue.worker.burst import Burst
+from django_localqueue.worker.chores import Chore, Prune, Reclaim, doing
 from django_localqueue.worker.claimer import Claimer
+from django_localqueue.worker.counts import Counts
 from django_localqueue.worker.executor import (
     Executor,
     Handler,
@@ -28,13 +33,12 @@ from django_localqueue.worker.executor import (
     execute,
 )
 from django_localqueue.worker.heartbeat import Heartbeat
-from django_localqueue.worker.pruner import Pruner
+from django_localqueue.worker.limits import Limits
+from django_localqueue.worker.loop import coroutines
+from django_localqueue.worker.reporter import Reporter
 
 logger = logging.getLogger("django_localqueue.worker")
 
-SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGQUIT") if hasattr(signal, name)
-)
 SECOND_SIGNAL_AFTER = 1.0  # seconds: a terminal and its shell may both send the first one
 POLL = 0.05
 #: Of two signals at once the second may reach another thread; CPython then leaves a main
@@ -42,7 +46,9 @@ POLL = 0.05
 IDLE_POLL = 0.5
 LAST_WAIT = 1.0
 
-Event = Literal["stop", "ended"] | int
+Event = Literal["stop", "ended", "used up", "quiet", "resume"] | int
+#: Ends of a worker that a supervisor answers with a new one.
+RECYCLING = ("max-jobs", "max-memory", "max-lifetime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class Summary:
     error), ``released`` (given back unfinished) and ``lost`` (their lease was lost,
     so the end did not count) are deliveries; ``seconds`` is how long it ran;
     ``forced`` says that it stopped without waiting for running jobs; ``error`` is
-    what made it stop by itself.
+    what made it stop by itself; ``limit`` is the limit that it reached.
     """
 
     done: int = 0
@@ -64,6 +70,7 @@ class Summary:
     seconds: float = 0.0
     forced: bool = False
     error: LocalQueueError | None = None
+    limit: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -94,6 +101,13 @@ class Worker:
         shutdown_timeout: seconds that ``stop`` gives running jobs before they are
             given back; None: for ever.
         name: recorded with each attempt; default host, process id and something random.
+        limits: what ends it by itself.
+        job_timeout: seconds after which a job is overdue, which is logged and shown: a
+            thread can't be ended. Worker processes under a supervisor can.
+        chores: what it does beside those that every worker does.
+        on_pulse: called twice a second with the time, monotonic, when it was last seen to
+            be alive.
+        board: what its supervisor sees of it.
 
     Raises:
         InvalidInput: an argument is of the wrong type or out of range.
@@ -111,11 +125,16 @@ class Worker:
         lease_seconds: float | None = None,
         shutdown_timeout: float | None = None,
         name: str | None = None,
+        limits: Limits | None = None,
+        job_timeout: float | None = None,
+        chores: Sequence[Chore] = (),
+        on_pulse: Callable[[Worker], None] | None = None,
+        board: Board | None = None,
     ) -> None:
         self.queues = (queue,) if isinstance(queue, BaseQueue) else tuple(queue)
         if not self.queues or not all(isinstance(queue, BaseQueue) for queue in self.queues):
             raise InvalidInput("The worker needs a queue, or several.")
-        self._executor = handler if isinstance(handler, Executor) else HandlerExecutor(handler)
+        self.executor = handler if isinstance(handler, Executor) else HandlerExecutor(handler)
         self.heartbeat_interval = seconds(heartbeat_interval, "heartbeat_interval", positive=True)
         self.threads = whole(threads, "threads", 1, 1_000)
         self.burst = burst
@@ -127,54 +146,91 @@ class Worker:
             seconds(shutdown_timeout, "shutdown_timeout")
         self.shutdown_timeout = shutdown_timeout
         self.name = text(_default_name() if name is None else name, "name")
+        self.limits = Limits() if limits is None else limits
+        if job_timeout is not None:
+            seconds(job_timeout, "job_timeout", positive=True)
+        self.job_timeout = job_timeout
+        self.chores = tuple(chores)
+        self._on_pulse = on_pulse
+        self._board = board
         # Its put() is safe in a signal handler, unlike a lock or an Event.
         self._events: std_queue.SimpleQueue[Event] = std_queue.SimpleQueue()
         self._claimers: list[Claimer] = []
+        self._heartbeat: Heartbeat | None = None
+        self._reporter: Reporter | None = None
         self._stop_began: float | None = None
         self._forced = False
+        self._quiet = False
+        self._limit: str | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """How many jobs run at a time, those of all its stores together."""
+        return self.threads * len({queue.store_key for queue in self.queues})
+
+    @property
+    def state(self) -> WorkerState:
+        """What it does now."""
+        if self._stop_began is not None:
+            return "stopping"
+        return "quiet" if self._quiet else "running"
+
+    def alive_at(self) -> float:
+        """Return when it was last seen to renew leases, monotonic; 0 before it runs."""
+        return self._heartbeat.beat_at if self._heartbeat else 0.0
+
+    def answered_at(self) -> float:
+        """Return when its stores last answered, monotonic; 0 before it runs."""
+        return self._reporter.answered_at if self._reporter else 0.0
 
     def run(self) -> Summary:
         """Run jobs until stopped, in burst until there are none; return what was done.
 
-        On the main thread SIGINT, SIGTERM and SIGQUIT stop it; the old handlers are
-        put back at the end. The first INT or TERM lets running jobs finish; another
-        one a second or more later, or a QUIT, gives them back to be run elsewhere.
+        On the main thread signals are taken; the old handlers are put back at the end. The
+        first INT or TERM lets running jobs finish; another one a second or more later, or a
+        QUIT, gives them back to be run elsewhere. TSTP and USR2 make it quiet, CONT lets it
+        go on, USR1 shows all stacks, HUP is ignored.
         """
         began = time.monotonic()
-        self._stop_began = None
-        self._forced = False
+        self._stop_began = self._limit = None
+        self._forced = self._quiet = False
         self._claimers = self._make_claimers()
-        heartbeat = Heartbeat(self._claimers, self._shortest_interval() / 2)
-        pruner = Pruner(self.queues)
+        heartbeat = self._heartbeat = Heartbeat(
+            self._claimers, self._shortest_interval() / 2, self._warned_timeout()
+        )
+        reporter = self._reporter = self._make_reporter()
         threads = [
             threading.Thread(
                 target=self._work,
-                args=(claimer, self._events),
-                name=f"localqueue-executor-{number}",
+                args=(claimer, self._events, number),
+                name=f"localqueue-executor-{number + 1}",
                 daemon=True,  # a job that never ends must not keep the process
             )
-            for number, claimer in enumerate(self._claimers * self.threads, 1)
+            for number, claimer in enumerate(self._claimers * self.threads)
         ]
-        with self._signals():
+        chores = [Reclaim(self.queues), Prune(self.queues), *self.chores]
+        events = self._events
+        with signals.taken(events.put), coroutines, contextlib.ExitStack() as stack:
             names = ", ".join(queue.name for queue in self.queues)
             logger.info("The worker %s serves %s.", self.name, names)
             try:
                 heartbeat.start()
-                pruner.start()
+                reporter.start()
+                stack.enter_context(doing(chores, self.name))
                 for thread in threads:
                     thread.start()
-                self._supervise(len(threads))
+                self._supervise(len(threads), began)
             finally:
                 for claimer in self._claimers:
                     claimer.stop()
                 heartbeat.stop()
-                pruner.stop()
                 self._events = std_queue.SimpleQueue()  # another run starts without old events
-        if not self._forced:
-            for thread in threads:
-                thread.join(LAST_WAIT)
-            heartbeat.join(LAST_WAIT)
-            pruner.join(LAST_WAIT)
+            if not self._forced:
+                for thread in threads:
+                    thread.join(LAST_WAIT)
+                heartbeat.join(LAST_WAIT)
+            reporter.stop()
+            self._pulse(RECYCLED if self._limit in RECYCLING else ENDED)
         return self._summary(time.monotonic() - began)
 
     def stop(self) -> None:
@@ -187,14 +243,27 @@ class Worker:
 
     # ---- the executor threads
 
-    def _work(self, claimer: Claimer, events: std_queue.SimpleQueue[Event]) -> None:
+    def _work(self, claimer: Claimer, events: std_queue.SimpleQueue[Event], number: int) -> None:
+        board = self._board
+        indexes = {queue.name: self.queues.index(queue) for queue in claimer.queues}
         try:
-            with closing_thread(self._executor):
+            with closing_thread(self.executor):
                 while (running := claimer.next()) is not None:
-                    settle = execute(self._executor, running)
+                    if board is not None:
+                        index = indexes[running.job.queue.name]
+                        board.begin(number, running, index, running.timeout(self.job_timeout))
+                    settle = execute(self.executor, running)
                     took = time.monotonic() - running.started
+                    if board is not None:
+                        board.end(number)
                     claimer.finish(running, settle)
-                    running.log(logging.INFO, "ended with %s after %.3f s.", settle.verb, took)
+                    if logger.isEnabledFor(logging.INFO):
+                        running.log(
+                            logging.INFO,
+                            "ended with %s after %.3f s.",
+                            *(settle.verb, took),
+                            fields={"outcome": settle.verb, "seconds": round(took, 6)},
+                        )
                     del running, settle
         except BaseException:
             logger.critical("An executor thread broke down; the worker stops.", exc_info=True)
@@ -204,7 +273,7 @@ class Worker:
 
     # ---- the thread of run()
 
-    def _supervise(self, alive: int) -> None:
+    def _supervise(self, alive: int, began: float) -> None:
         """Wait until every executor thread has ended, or is not to be waited for."""
         while alive and not self._forced:
             event = self._next_event()
@@ -212,10 +281,17 @@ class Worker:
                 alive -= 1
             elif event == "stop":
                 self._begin_stop("asked to")
-            elif event is not None:
+            elif event == "used up":
+                self._end_by("max-jobs")
+            elif event in ("quiet", "resume"):
+                self._be_quiet(event == "quiet", "asked to")
+            elif isinstance(event, int):
                 self._on_signal(event)
-            if self._stop_began is None and any(claimer.error for claimer in self._claimers):
-                self._begin_stop("a store can't be used")
+            self._pulse()
+            for claimer in self._claimers:
+                claimer.give_back_stuck()
+            if self._stop_began is None:
+                self._look_for_an_end(began)
             if self._stop_began is None:
                 continue
             for claimer in self._claimers:
@@ -227,19 +303,54 @@ class Worker:
         if self._forced:
             self._abandon(alive)
 
+    def _look_for_an_end(self, began: float) -> None:
+        if any(claimer.error for claimer in self._claimers):
+            self._begin_stop("a store can't be used")
+            return
+        idle = [claimer.idle_since for claimer in self._claimers]
+        last = None if None in idle else max(since for since in idle if since is not None)
+        reached = self.limits.reached(began, last)
+        if reached is not None:
+            self._end_by(reached)
+
+    def _end_by(self, limit: str) -> None:
+        if self._limit is None and self._stop_began is None:
+            self._limit = limit
+            self._begin_stop(f"{limit} is reached")
+
     def _next_event(self) -> Event | None:
         with contextlib.suppress(std_queue.Empty):
             return self._events.get(timeout=IDLE_POLL if self._stop_began is None else POLL)
         return None
 
+    def _pulse(self, end: int = UNKNOWN) -> None:
+        if self._board is not None:
+            self._board.pulse(self.alive_at(), self.answered_at(), self._counts(), end)
+        if self._on_pulse is not None:
+            self._on_pulse(self)
+
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name
-        if self._stop_began is None:
+        if number in signals.QUIET or number in signals.RESUME:
+            self._be_quiet(number in signals.QUIET, f"received {name}")
+        elif number in signals.IGNORED:
+            logger.warning("Received %s, which is ignored; restart the worker to reload it.", name)
+        elif self._stop_began is None:
             self._begin_stop(f"received {name}")
-            self._forced = name == "SIGQUIT"
-        elif name == "SIGQUIT" or time.monotonic() - self._stop_began >= SECOND_SIGNAL_AFTER:
+            self._forced = number in signals.STOP_NOW
+        elif (
+            number in signals.STOP_NOW or time.monotonic() - self._stop_began >= SECOND_SIGNAL_AFTER
+        ):
             logger.warning("Received %s while stopping.", name)
             self._forced = True
+
+    def _be_quiet(self, quiet: bool, why: str) -> None:
+        if quiet == self._quiet or self._stop_began is not None:
+            return
+        self._quiet = quiet
+        logger.info("The worker %s (%s).", "claims no more jobs" if quiet else "goes on", why)
+        for claimer in self._claimers:
+            claimer.be_quiet(quiet)
 
     def _begin_stop(self, why: str) -> None:
         if self._stop_began is None:
@@ -257,25 +368,15 @@ class Worker:
                 claimer.stop()
             alive -= self._next_event() == "ended"
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Take the signals that stop a process, if this is the thread that may."""
-        old = {}
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                old[number] = signal.signal(number, lambda number, _: self._events.put(number))
-        try:
-            yield
-        finally:
-            for number, handler in old.items():
-                if handler is not None:  # None: not set from Python, so not to be put back
-                    signal.signal(number, handler)
+    # ---- its parts
 
     def _make_claimers(self) -> list[Claimer]:
         stores: dict[str, list[BaseQueue]] = {}
         for queue in self.queues:
             stores.setdefault(queue.store_key, []).append(queue)
         burst = Burst(len(stores)) if self.burst else None
+        budget = self.limits.budget()
+        events = self._events
         return [
             Claimer(
                 queues,
@@ -284,15 +385,36 @@ class Worker:
                 heartbeat_interval=self.heartbeat_interval,
                 lease_seconds=self.lease_seconds,
                 round_robin=self.round_robin,
+                budget=budget,
                 burst=burst,
                 on_burst_over=self._on_burst_over,
+                on_used_up=lambda: events.put("used up"),
             )
             for queues in stores.values()
         ]
 
+    def _make_reporter(self) -> Reporter:
+        events = self._events
+
+        def obey(command: WorkerCommand) -> None:
+            events.put(command)
+
+        return Reporter(
+            self._claimers,
+            name=self.name,
+            version=_version(),
+            concurrency=self.threads,
+            state=lambda: self.state,
+            on_command=obey,
+        )
+
     def _on_burst_over(self) -> None:
         for claimer in self._claimers:
             claimer.stop()
+
+    def _warned_timeout(self) -> float | None:
+        """The timeout that is only warned of: a supervisor ends what is overdue."""
+        return self.job_timeout
 
     def _shortest_interval(self) -> float:
         leases = (
@@ -302,20 +424,32 @@ class Worker:
         )
         return min(self.heartbeat_interval, *(lease / 3 for lease in leases))
 
+    def _counts(self) -> Counts:
+        total = Counts()
+        for claimer in self._claimers:
+            for name, count in asdict(claimer.counts).items():
+                setattr(total, name, getattr(total, name) + count)
+        return total
+
     def _summary(self, took: float) -> Summary:
-        counts = [claimer.counts for claimer in self._claimers]
         errors = [claimer.error for claimer in self._claimers if claimer.error]
         return Summary(
-            done=sum(count.done for count in counts),
-            failed=sum(count.failed for count in counts),
-            retried=sum(count.retried for count in counts),
-            released=sum(count.released for count in counts),
-            lost=sum(count.lost for count in counts),
+            **asdict(self._counts()),
             seconds=took,
             forced=self._forced,
             error=errors[0] if errors else None,
+            limit=self._limit,
         )
 
 
 def _default_name() -> str:
     return f"{socket.gethostname()[:200]}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("django-localqueue")
+    except PackageNotFoundError:
+        return ""

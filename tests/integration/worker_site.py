@@ -12,10 +12,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from django_localqueue import JobId, SQLiteQueue
+import django_localqueue
+from django_localqueue import JobFilter, JobId, JobRecord, SQLiteQueue
 
 LEASE = 1.5
 PATIENCE = 60  # seconds: only a test that fails waits so long
+#: Where the package is that is under test: a worker must not find another that is installed.
+PACKAGE = Path(django_localqueue.__file__).resolve().parent.parent
 
 FILES = {
     "shop/__init__.py": "",
@@ -102,6 +105,43 @@ FILES = {
 
 
         @task
+        def hang(name):
+            ledger.write("begun", name)
+            while True:
+                time.sleep(0.05)
+
+
+        @task
+        def hang_with_the_lock(name):
+            ledger.write("begun", name)
+            import re
+
+            re.match(r"(a+)+$", "a" * 64 + "b")  # for ages, and no other thread runs meanwhile
+
+
+        @task
+        def eat(megabytes):
+            KEPT.append(bytearray(megabytes * 1_048_576))
+
+
+        @task
+        async def note_loop(name):
+            import asyncio
+            import threading
+
+            await asyncio.sleep(0.01)
+            ledger.write("loop", id(asyncio.get_running_loop()), threading.get_ident())
+
+
+        @task
+        async def leave():
+            raise SystemExit(3)
+
+
+        KEPT = []
+
+
+        @task
         def fail():
             raise ValueError("no such page")
         """,
@@ -120,12 +160,17 @@ class WorkerProcess:
                 env={
                     **os.environ,
                     "DJANGO_SETTINGS_MODULE": "shop.settings",
-                    "PYTHONPATH": str(folder),
+                    "PYTHONPATH": os.pathsep.join([str(folder), str(PACKAGE)]),
                     **environment,
                 },
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    def children(self) -> list[int]:
+        """The processes that it started and that are not reaped."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
 
     @property
     def log(self) -> str:
@@ -181,6 +226,9 @@ class Site:
         path = self.folder / "ledger"
         lines = path.read_text().splitlines() if path.exists() else []
         return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
+
+    def acked(self) -> list[JobRecord]:
+        return self.queue.list(JobFilter(state="acked"), limit=1_000).records
 
     def wait_until(self, condition: Any, what: str) -> None:
         deadline = time.monotonic() + PATIENCE

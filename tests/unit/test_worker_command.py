@@ -11,8 +11,9 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from django_localqueue import Job, StoreUnavailable, queues
+from django_localqueue.management import run as running
+from django_localqueue.management.code import choose_queues
 from django_localqueue.management.commands import runqueueworker
-from django_localqueue.management.commands.runqueueworker import choose_queues
 from tests.unit.task_samples import add, fail, send
 
 HANDLED: list[Any] = []
@@ -51,13 +52,13 @@ def made_workers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The workers that the command makes; they don't run."""
     made: list[Any] = []
 
-    class Idle(runqueueworker.Worker):
+    class Idle(running.Worker):
         def run(self) -> Any:
             made.append(self)
             self.stop()
             return super().run()
 
-    monkeypatch.setattr(runqueueworker, "Worker", Idle)
+    monkeypatch.setattr(running, "Worker", Idle)
     return made
 
 
@@ -232,7 +233,7 @@ def test_a_store_that_cant_be_opened_exits_with_3(monkeypatch: pytest.MonkeyPatc
     def broken(self: Any) -> None:
         raise StoreUnavailable("the folder can't be written")
 
-    monkeypatch.setattr(type(queues["default"]), "stats", broken)
+    monkeypatch.setattr(type(queues["default"]), "workers", broken)
     with pytest.raises(CommandError, match="can't be written") as caught:
         run()
     assert caught.value.returncode == 3

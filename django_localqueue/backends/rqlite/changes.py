@@ -176,7 +176,8 @@ _HELD = """INSERT INTO localqueue_do_act (op, now, verb, jobs)
     LIMIT ?3)"""
 _ALL_LAPSED = 1 << 62
 _THOSE_OF_THE_DEAD = _THOSE.replace(
-    "its lease ran out, so the worker died or stalled.", "its process is gone."
+    "its lease ran out, so the worker died or stalled.",
+    "its worker died, for its process is gone.",
 )
 
 

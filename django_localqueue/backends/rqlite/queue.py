@@ -58,8 +58,8 @@ from django_localqueue.types import (
 
 logger = logging.getLogger("django_localqueue.rqlite")
 
-#: Seconds between two looks at an empty queue: they grow, with jitter, from the first to the last.
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+#: Seconds between the first two looks at an empty queue; they grow to ``poll_interval``.
+FIRST_PAUSE = 0.02
 
 
 class RqliteQueue(RqliteCoordination, BaseQueue):
@@ -277,7 +277,7 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
                 if jobs:
                     return jobs
             rest = min(pause * random.uniform(0.5, 1), quiet or pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, self.poll_interval)
             if deadline is not None:
                 rest = min(rest, deadline - time.monotonic())
                 if rest <= 0:

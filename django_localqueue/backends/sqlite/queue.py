@@ -308,6 +308,7 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         """Settle and claim. A payload that can't be decoded makes its job a dead letter."""
         shared = self._shared or self._join()
         deadline = None if timeout is None else time.monotonic() + timeout
+        wait = min(WAIT, self.poll_interval)
         losses: Sequence[str | None] | None = None
         settled = settlements
         while True:
@@ -318,7 +319,7 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
                 round_robin=round_robin,
                 min_priority=min_priority,
                 worker=worker,
-                timeout=WAIT if timeout is None or timeout > WAIT else timeout,
+                timeout=wait if timeout is None or timeout > wait else timeout,
             )
             if losses is None:
                 losses = results

@@ -176,7 +176,7 @@ impl Store {
                 let held: Vec<Delivered> = load_delivered_to(write.db(), queue, worker, LAPSES)?;
                 for job in &held {
                     let message = format!(
-                        "Delivery {} to {worker} was never settled: its process is gone.",
+                        "Delivery {} to {worker} was never settled: its worker died, for its process is gone.",
                         job.attempts
                     );
                     lapse_one(write, job, max_retries, message)?;

@@ -1,0 +1,92 @@
+"""What the worker command takes from the project: its queues, and the code that runs jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from django_localqueue.backends.base import BaseQueue
+from django_localqueue.exceptions import InvalidInput
+from django_localqueue.queues import queues
+from django_localqueue.worker import Handler
+from django_localqueue.worker.django import DjangoExecutor, TaskRunner
+
+
+def choose_queues(wanted: list[str], excluded: list[str]) -> tuple[list[str], bool]:
+    """Return the aliases to serve, and whether in turns instead of in this order.
+
+    Raises:
+        InvalidInput: an alias is not one of LOCALQUEUE, or none is left.
+    """
+    known = list(queues)
+    for alias in (*wanted, *excluded):
+        if alias not in known and alias != "*":
+            raise InvalidInput(
+                f"There is no queue {alias!r} in LOCALQUEUE; it has {', '.join(known)}."
+            )
+    all_of_them = not wanted or "*" in wanted
+    chosen = [
+        alias
+        for alias in (known if all_of_them else dict.fromkeys(wanted))
+        if alias not in excluded
+    ]
+    if not chosen:
+        raise InvalidInput("No queue is left to serve; exclude fewer.")
+    return chosen, all_of_them
+
+
+def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoExecutor:
+    """Import tasks and handlers now: a broken deploy must not make dead letters.
+
+    Args:
+        aliases: of the queues whose handlers are needed.
+        discover: imports a module of each installed app.
+
+    Raises ``ImproperlyConfigured``.
+    """
+    if has_tasks():
+        try:
+            discover("tasks")
+        except Exception as error:
+            raise ImproperlyConfigured(
+                f"The tasks module of an installed app can't be imported: {error!r}."
+            ) from error
+    handlers: dict[str, Handler] = {}
+    for alias in aliases:
+        path = queues.settings(alias).handler
+        if path is None:
+            continue
+        try:
+            handlers[alias] = import_string(path)
+        except ImportError as error:
+            raise ImproperlyConfigured(
+                f"LOCALQUEUE[{alias!r}]['HANDLER'] is {path!r}, which can't be imported: {error}."
+            ) from error
+    return DjangoExecutor(_task_runner(), _by_store(handlers))
+
+
+def has_tasks() -> bool:
+    """Whether this project can have tasks."""
+    return find_spec("django.tasks") is not None or find_spec("django_tasks") is not None
+
+
+def has_outbox() -> bool:
+    """Whether the project uses the outbox."""
+    return apps.is_installed("django_localqueue.outbox")
+
+
+def _by_store(handlers: Mapping[str, Handler]) -> dict[tuple[str, str], Handler]:
+    stored: dict[str, BaseQueue] = {alias: queues[alias] for alias in handlers}
+    return {(stored[a].store_key, stored[a].name): handler for a, handler in handlers.items()}
+
+
+def _task_runner() -> TaskRunner | None:
+    if not has_tasks():
+        return None
+    from django_localqueue.tasks import run_task
+
+    return run_task
