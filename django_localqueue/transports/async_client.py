@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from django_localqueue.exceptions import QueueClosed
 from django_localqueue.transports.answers import Answer, Broken, Level, Result
+from django_localqueue.transports.carrier import Carrier, missing
 from django_localqueue.transports.client import MAX_ANSWER_BYTES
-from django_localqueue.transports.clock import LeaderClock
-from django_localqueue.transports.cluster import Cluster, Pause, Request, Steps, Timeouts
-from django_localqueue.transports.errors import MissingExtra
-from django_localqueue.transports.nodes import NodeFacts, parse_location
+from django_localqueue.transports.cluster import Pause, Request, Steps, Timeouts
 from django_localqueue.transports.statements import Statement
-from django_localqueue.transports.tls import Tls, context_for, refused_by_peer, tls_error, tls_text
+from django_localqueue.transports.tls import Tls, refused_by_peer, tls_error, tls_text
 
 if TYPE_CHECKING:
     import httpx
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncRqliteClient:
+class AsyncRqliteClient(Carrier):
     """A cluster, carried over ``httpx``: one set of connections an event loop and process.
 
     The twin of ``RqliteClient``, whose methods say more. Raises ``MissingExtra`` without
@@ -42,22 +40,12 @@ class AsyncRqliteClient:
         try:
             import httpx
         except ImportError as error:
-            raise MissingExtra(
-                "AsyncRqliteTransport needs httpx: pip install django-localqueue[rqlite-async]"
-            ) from error
-        nodes, login = parse_location(location, auth)
+            raise missing("AsyncRqliteTransport", "httpx", "rqlite-async") from error
+        super().__init__(location, auth, tls, timeouts)
         self._httpx = httpx
-        self._context = context_for(tls, nodes.all[0].url)
-        self.cluster = Cluster(nodes, login, timeouts)
-        self.clock = LeaderClock(self.cluster)
         self._clients: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, tuple[int, httpx.AsyncClient]
         ] = weakref.WeakKeyDictionary()
-        self._closed = False
-
-    def __repr__(self) -> str:
-        urls = ", ".join(node.url for node in self.cluster.nodes.all)
-        return f"<{type(self).__name__} {urls}>"
 
     async def execute(
         self, statements: Sequence[Statement], *, repeatable: bool = False, guard: str = ""
@@ -77,10 +65,6 @@ class AsyncRqliteClient:
     ) -> tuple[Result, ...]:
         """Read; see ``Cluster.query``."""
         return await self.run(self.cluster.query(statements, level=level))
-
-    def nodes(self) -> list[NodeFacts]:
-        """Return what is known of each node."""
-        return self.cluster.nodes.facts()
 
     async def close(self) -> None:
         """Close the connections of this event loop; every later verb raises ``QueueClosed``.

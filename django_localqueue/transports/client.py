@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django_localqueue.exceptions import QueueClosed
 from django_localqueue.transports.answers import Answer, Broken, Level, Result
-from django_localqueue.transports.clock import LeaderClock
-from django_localqueue.transports.cluster import Cluster, Pause, Request, Steps, Timeouts
-from django_localqueue.transports.errors import MissingExtra
-from django_localqueue.transports.nodes import NodeFacts, parse_location
+from django_localqueue.transports.carrier import Carrier, missing
+from django_localqueue.transports.cluster import Pause, Request, Steps, Timeouts
 from django_localqueue.transports.statements import Statement
-from django_localqueue.transports.tls import Tls, context_for, refused_by_peer, tls_error, tls_text
+from django_localqueue.transports.tls import Tls, refused_by_peer, tls_error, tls_text
 
 if TYPE_CHECKING:
     import requests
@@ -56,7 +54,7 @@ class _InOnePiece:
             self._pieces.append(data)
 
 
-class RqliteClient:
+class RqliteClient(Carrier):
     """A cluster, carried over ``requests``: one session a thread and process.
 
     Safe across threads and ``fork``. ``location``, ``auth`` as ``parse_location`` takes them.
@@ -75,21 +73,10 @@ class RqliteClient:
             import requests
             import urllib3  # comes with requests
         except ImportError as error:
-            raise MissingExtra(
-                "RqliteTransport needs requests: pip install django-localqueue[rqlite]"
-            ) from error
-        nodes, login = parse_location(location, auth)
+            raise missing("RqliteTransport", "requests", "rqlite") from error
+        super().__init__(location, auth, tls, timeouts)
         self._requests, self._urllib3 = requests, urllib3
-        self._tls = tls or Tls()
-        context_for(tls, nodes.all[0].url)  # a bad file is told now, not by the first verb
-        self.cluster = Cluster(nodes, login, timeouts)
-        self.clock = LeaderClock(self.cluster)
         self._begin_process()
-        self._closed = False
-
-    def __repr__(self) -> str:
-        urls = ", ".join(node.url for node in self.cluster.nodes.all)
-        return f"<{type(self).__name__} {urls}>"
 
     def execute(
         self, statements: Sequence[Statement], *, repeatable: bool = False, guard: str = ""
@@ -109,10 +96,6 @@ class RqliteClient:
     ) -> tuple[Result, ...]:
         """Read; see ``Cluster.query``."""
         return self.run(self.cluster.query(statements, level=level))
-
-    def nodes(self) -> list[NodeFacts]:
-        """Return what is known of each node."""
-        return self.cluster.nodes.facts()
 
     def close(self) -> None:
         """Close the connections of this process; every later verb raises ``QueueClosed``."""

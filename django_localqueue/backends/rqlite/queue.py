@@ -18,7 +18,7 @@ from django_localqueue.backends.arguments import (
     microseconds,
 )
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.backends.leases import lost_lease
+from django_localqueue.backends.leases import lost_lease, outcome
 from django_localqueue.backends.rqlite import (
     counts,
     fast,
@@ -252,13 +252,7 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
                 logger.warning(
                     "Jobs were settled, and then no new ones could be claimed: %s", error
                 )
-        return Exchange(
-            [
-                None if verdict is None else lost_lease(item.job, verdict)
-                for item, verdict in zip(settlements, verdicts, strict=True)
-            ],
-            jobs,
-        )
+        return outcome(settlements, verdicts, jobs)
 
     def _wait(self, claim: Claim, deadline: float | None, told: bool) -> list[Job]:
         """Look, wait and claim until there are jobs, the time is up or the wait is ended.

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from django_localqueue.backends.arguments import HEADERS, Message, Settlement, progress_record
+from django_localqueue.backends.leases import undecodable
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.exceptions import (
     InvalidInput,
     StoreCorrupt,
-    UndecodablePayload,
 )
 from django_localqueue.types import STATES, Attempt, ErrorRecord, Job, JobId, JobRecord, Reason
 
@@ -175,11 +175,7 @@ def settle_row(item: Settlement) -> list[Any]:
 
 def undecodable_row(job: Job, error: Exception) -> list[Any]:
     """Return the settlement that makes a delivery a dead letter, its bytes kept."""
-    if not isinstance(error, UndecodablePayload):
-        wrapped = UndecodablePayload(f"The payload can't be decoded: {error!r}.")
-        error = wrapped.with_traceback(error.__traceback__)
-    settlement = Settlement(job, "fail", 0, None, ErrorRecord.of(error), "undecodable")
-    return settle_row(settlement)
+    return settle_row(Settlement(job, "fail", 0, None, undecodable(error), "undecodable"))
 
 
 def _error_row(error: ErrorRecord | None) -> list[str | None]:

@@ -20,7 +20,7 @@ from django_localqueue.backends.arguments import (
     seconds,
 )
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.backends.leases import lost_lease
+from django_localqueue.backends.leases import lost_lease, outcome
 from django_localqueue.backends.sqlite import stores
 from django_localqueue.backends.sqlite.coordination import SQLiteCoordination
 from django_localqueue.backends.sqlite.records import (
@@ -286,13 +286,7 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             worker,
             timeout if block else 0.0,
         )
-        return Exchange(
-            [
-                None if loss is None else lost_lease(item.job, loss)
-                for item, loss in zip(settlements, losses, strict=True)
-            ],
-            jobs,
-        )
+        return outcome(settlements, losses, jobs)
 
     def _claim(
         self,

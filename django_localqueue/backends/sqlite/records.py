@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from django_localqueue.backends import leases
 from django_localqueue.backends.arguments import (
     HEADERS,
     Message,
@@ -12,7 +13,6 @@ from django_localqueue.backends.arguments import (
     failure_number,
     progress_record,
 )
-from django_localqueue.exceptions import UndecodablePayload
 from django_localqueue.types import (
     STATES,
     Attempt,
@@ -209,8 +209,5 @@ def native_settlement(item: Settlement) -> NativeSettlement:
 
 def undecodable(queue: str, delivery: _native.Delivery, error: Exception) -> NativeSettlement:
     """Return the settlement that makes a delivery of ``queue`` a dead letter, its bytes kept."""
-    if not isinstance(error, UndecodablePayload):
-        wrapped = UndecodablePayload(f"The payload can't be decoded: {error!r}.")
-        error = wrapped.with_traceback(error.__traceback__)
-    record = native_error(ErrorRecord.of(error))
+    record = native_error(leases.undecodable(error))
     return queue, delivery.id, delivery.receipt, "fail", 0, 0, None, record, "undecodable"
