@@ -1,20 +1,11 @@
-"""The tables of the queues in rqlite, and what keeps their rules: views with triggers.
+"""The tables of the queues in rqlite.
 
-rqlite has no interactive transactions: a verb is one request of fixed statements. What a verb
-has to decide row by row stands in triggers, which every node runs alike, as all times and ids
-are parameters. A view named ``do_…`` is a procedure: a row inserted into it is one call.
+What keeps their rules stands in ``procedures``; ``creation`` makes both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
-from django_localqueue.exceptions import ForeignDatabase, LocalQueueError, NewerSchema
-from django_localqueue.transports.cluster import Cluster, Steps
-from django_localqueue.transports.statements import Statement
-
-#: A change of the schema raises it; what it adds to tables of version 1 stands in ``_ADDED``.
+#: A change of the schema raises it; what it adds to tables of version 1 stands in ``ADDED``.
 VERSION = 2
 #: Ended attempts that are kept of a job; the oldest go first.
 HISTORY = 25
@@ -37,7 +28,7 @@ LAST_ID = """max(coalesce((SELECT max(id) FROM localqueue_messages),0),\
 # rqlite prepares every statement anew, triggers included: so those on ``messages`` hang on
 # columns that puts and claims leave alone. ``ended`` is when the last delivery or wait ended,
 # ``waited`` the ``since`` with which the job was last claimed.
-_TABLES = {
+TABLES = {
     "localqueue_meta": """(
   name TEXT PRIMARY KEY,
   value INTEGER NOT NULL
@@ -156,7 +147,7 @@ _TABLES = {
 ) WITHOUT ROWID""",
 }
 
-_TABLES["localqueue_once"] = """(
+TABLES["localqueue_once"] = """(
   queue INTEGER NOT NULL,
   job_id TEXT NOT NULL,
   at INTEGER NOT NULL,
@@ -165,7 +156,7 @@ _TABLES["localqueue_once"] = """(
 
 # Columns that came after version 1, by table: version, definition. Views and triggers are made
 # anew by whoever first uses a newer version.
-_ADDED: dict[str, dict[str, tuple[int, str]]] = {
+ADDED: dict[str, dict[str, tuple[int, str]]] = {
     "localqueue_queues": {"rolled": (2, "INTEGER NOT NULL DEFAULT 0")},
     # A unique key holds while ``unique_until`` is not NULL: it is until when the key holds
     # though the job has finished.
@@ -180,7 +171,7 @@ _ADDED: dict[str, dict[str, tuple[int, str]]] = {
     },
 }
 
-_INDEXES = {
+INDEXES = {
     "localqueue_ready": "(queue, prio DESC, since) WHERE state = 0",
     "localqueue_due": "(queue, at) WHERE state = 1",
     "localqueue_blocked": "(queue, grp, id) WHERE state = 2",
@@ -194,415 +185,18 @@ _INDEXES = {
     "localqueue_unique": "(queue, unique_key) WHERE unique_until IS NOT NULL",
     "localqueue_kept": "(queue, at + retention) WHERE state = 4 AND retention IS NOT NULL",
 }
-_UNIQUE = ("localqueue_head", "localqueue_job_id", "localqueue_unique")
-
-_VIEWS = {
-    "localqueue_do_put": ("op", "now", "queue", "jobs"),
-    "localqueue_do_act": ("op", "now", "verb", "jobs", "found", "due", "target"),
-    "localqueue_do_settle": (
-        *("queue", "id", "receipt", "verb", "now", "boot", "delay", "max_retries", "result"),
-        *("reason", "err_class", "err_message", "err_place", "traceback"),
-    ),
-}
-
-_LEAD = """(SELECT 1 FROM localqueue_messages INDEXED BY localqueue_head
-    WHERE queue = NEW.queue AND grp = NEW.grp AND grp IS NOT NULL AND state IN (0, 1, 3))"""
-_NEXT = """(SELECT id FROM localqueue_messages INDEXED BY localqueue_blocked
-    WHERE queue = NEW.queue AND state = 2 AND grp = NEW.grp ORDER BY id LIMIT 1)"""
-_ELDER = """(grp IS NOT NULL AND EXISTS (SELECT 1
-      FROM localqueue_messages AS elder INDEXED BY localqueue_blocked
-      WHERE elder.queue = localqueue_messages.queue AND elder.state = 2
-        AND elder.grp = localqueue_messages.grp AND elder.id < localqueue_messages.id))"""
+UNIQUE = ("localqueue_head", "localqueue_job_id", "localqueue_unique")
 
 
-def _lead(carried: str, now: str, which: str) -> str:
-    """Make a blocked job the lead of its group; its due time is in ``at``, 0 for none."""
-    return f"""UPDATE localqueue_messages SET
-    state = iif(at > {now}, 1, 0),
-    since = iif(at > {now}, {carried}, max({carried}, since, at)),
-    at = iif(at > {now}, at, max(since, at))
-  WHERE {which}"""
-
-
-# An unclaimed lead with a higher id gives way.
-_STEP_BACK = """UPDATE localqueue_messages SET
-    state = 2, since = iif(state = 0, at, 0), at = iif(state = 0, 0, at)
-  WHERE queue = NEW.queue AND grp = NEW.grp AND grp IS NOT NULL AND state IN (0, 1)
-    AND id > NEW.id"""
-
-_CALLED_ONCE = "NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = NEW.op)"
-_LIVE = """EXISTS (SELECT 1 FROM localqueue_messages AS live
-  WHERE live.id = NEW.id AND live.receipt = NEW.receipt AND live.state = 3
-    AND (NEW.verb = 5 OR live.at > NEW.boot)
-    AND live.queue = (SELECT id FROM localqueue_queues WHERE name = NEW.queue))"""
-
-# How a delivery ends, as the values of the row before.
-_ENDS = """(NEW.verb = 3 OR cancel = 1
-      OR (NEW.verb IN (2, 5) AND attempts > coalesce(max_retries, NEW.max_retries)))"""
-_OWN = f"iif(NEW.verb = 4, since, max(NEW.now, {LAST_ID}))"
-_NAMED = "(SELECT value FROM json_each(NEW.jobs))"
-# A finished job keeps its key until then; NULL where it has none any more.
-_KEPT_KEY = "iif(unique_until > NEW.now, unique_until, NULL)"
-_KEY_IS_HELD = """EXISTS (SELECT 1 FROM localqueue_messages AS holder INDEXED BY localqueue_unique
-    WHERE holder.queue = {0}.queue AND holder.unique_key = {0}.unique_key
-      AND holder.unique_until IS NOT NULL)"""
-
-# Dead letters with an error that is nobody's wish, counted by what went wrong.
-_ENTER_GROUP = [
-    """INSERT INTO localqueue_failures
-    (queue, err_class, place, task, total, first_at, last_at)
-  VALUES (NEW.queue, coalesce(NEW.err_class, ''), coalesce(NEW.err_place, ''),
-    coalesce(NEW.task, ''), 1, NEW.at, NEW.at)
-  ON CONFLICT (queue, err_class, place, task) DO UPDATE SET total = total + 1,
-    first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at)""",
-    """UPDATE localqueue_messages SET failure = (SELECT id FROM localqueue_failures
-    WHERE queue = NEW.queue AND err_class = coalesce(NEW.err_class, '')
-      AND place = coalesce(NEW.err_place, '') AND task = coalesce(NEW.task, ''))
-  WHERE id = NEW.id""",
-    f"""INSERT INTO localqueue_failure_counts
-  SELECT failure, NEW.at / {SLOT}, 1 FROM localqueue_messages WHERE id = NEW.id
-  ON CONFLICT (failure, slot) DO UPDATE SET n = n + 1""",
-    f"""DELETE FROM localqueue_failure_counts
-  WHERE failure = (SELECT failure FROM localqueue_messages WHERE id = NEW.id)
-    AND slot < NEW.at / {SLOT} - {8 * 288}""",
-]
-_LEAVE_GROUP = [
-    "UPDATE localqueue_failures SET total = total - 1 WHERE id = OLD.failure",
-    f"""UPDATE localqueue_failure_counts SET n = n - 1
-  WHERE failure = OLD.failure AND slot = OLD.at / {SLOT}""",
-    """DELETE FROM localqueue_failure_counts WHERE failure IN
-    (SELECT id FROM localqueue_failures WHERE id = OLD.failure AND total <= 0)""",
-    "DELETE FROM localqueue_failures WHERE id = OLD.failure AND total <= 0",
-]
-
-_TRIGGERS = {
-    "localqueue_failed_group": (
-        "AFTER UPDATE OF ended ON localqueue_messages WHEN NEW.state = 5 AND OLD.state <> 5"
-        " AND NEW.reason NOT IN ('cancelled', 'discarded')",
-        [
-            *_ENTER_GROUP,
-            f"""INSERT INTO localqueue_activity (queue, minute, failed)
-  VALUES (NEW.queue, NEW.at / {MINUTE}, 1)
-  ON CONFLICT (queue, minute) DO UPDATE SET failed = failed + 1""",
-        ],
-    ),
-    "localqueue_moved_group": (
-        "AFTER UPDATE OF queue ON localqueue_messages WHEN OLD.failure IS NOT NULL",
-        [*_LEAVE_GROUP, *_ENTER_GROUP],
-    ),
-    "localqueue_left_group": (
-        "AFTER UPDATE OF failure ON localqueue_messages"
-        " WHEN OLD.failure IS NOT NULL AND NEW.failure IS NULL",
-        _LEAVE_GROUP,
-    ),
-    "localqueue_purged_group": (
-        "AFTER DELETE ON localqueue_messages WHEN OLD.failure IS NOT NULL",
-        _LEAVE_GROUP,
-    ),
-    # Whatever ends a lead lets the next of its group lead.
-    "localqueue_next_leads": (
-        "AFTER UPDATE OF ended ON localqueue_messages"
-        " WHEN NEW.grp IS NOT NULL AND OLD.state IN (0, 1, 3) AND NEW.state IN (4, 5)",
-        [_lead("OLD.since", "NEW.ended", f"id = {_NEXT}")],
-    ),
-    # One that was retried meanwhile leads instead of the lead that was given back.
-    "localqueue_elder_leads": (
-        "AFTER UPDATE OF ended ON localqueue_messages WHEN OLD.state = 3 AND NEW.state = 2",
-        [_lead("OLD.since", "NEW.ended", f"id = {_NEXT}")],
-    ),
-    # A retried job leads if its id is the lowest: an unclaimed younger lead steps back.
-    "localqueue_retried_leads": (
-        "AFTER UPDATE OF cancel ON localqueue_messages WHEN OLD.state = 5 AND NEW.state = 2",
-        [
-            _STEP_BACK,
-            _lead("0", "NEW.since", f"id = NEW.id AND NOT EXISTS {_LEAD}"),
-        ],
-    ),
-    # A waiting job that came from another queue, blocked: the next of its old group leads there,
-    # and it leads here if its id is the lowest, as one that was retried.
-    "localqueue_moved_leads": (
-        "AFTER UPDATE OF queue ON localqueue_messages WHEN NEW.grp IS NOT NULL AND NEW.state = 2",
-        [
-            _lead(
-                "OLD.since",
-                "NEW.ended",
-                f"OLD.state IN (0, 1) AND id = {_NEXT.replace('NEW.queue', 'OLD.queue')}",
-            ),
-            _STEP_BACK,
-            _lead("0", "NEW.ended", f"id = NEW.id AND NOT EXISTS {_LEAD}"),
-        ],
-    ),
-    # jobs: a JSON array of [payload, job_id, delay, prio, grp, max_retries, task, headers,
-    # expires, unique_key, unique_for, retention, once], in which no job_id comes twice. The answer
-    # is the first id, given or not.
-    "localqueue_put": (
-        f"INSTEAD OF INSERT ON localqueue_do_put WHEN {_CALLED_ONCE}",
-        [
-            "INSERT OR IGNORE INTO localqueue_queues (name) VALUES (NEW.queue)",
-            f"""INSERT INTO localqueue_ops (op, at, verb, answer)
-  VALUES (NEW.op, NEW.now, 'put', max(NEW.now, 1 + {LAST_ID}))""",
-            # Finished jobs let go of keys that are asked for, if their time is over.
-            """UPDATE localqueue_messages SET unique_until = NULL WHERE state IN (4, 5) AND id IN (
-    SELECT held.id FROM json_each(NEW.jobs) AS job
-      CROSS JOIN localqueue_queues AS queues ON queues.name = NEW.queue
-      CROSS JOIN localqueue_messages AS held INDEXED BY localqueue_unique
-      ON held.queue = queues.id AND held.unique_key = job.value ->> 9
-        AND held.unique_until IS NOT NULL AND held.unique_until <= NEW.now
-    WHERE job.value ->> 9 IS NOT NULL)""",
-            f"""INSERT INTO localqueue_messages (id, queue, state, prio, since, at, created,
-    payload, job_id, max_retries, grp, task, headers, expires, unique_key, unique_until, retention)
-  SELECT id, queue, CASE WHEN grp IS NOT NULL THEN 2 WHEN delay > 0 THEN 1 ELSE 0 END,
-    prio, iif(delay > 0, 0, id),
-    CASE WHEN delay > 0 THEN NEW.now + delay WHEN grp IS NOT NULL THEN 0 ELSE id END,
-    NEW.now, payload, job_id, max_retries, grp, task, headers, NEW.now + expires, unique_key,
-    iif(unique_key IS NULL, NULL, NEW.now + unique_for), retention
-  FROM (SELECT first - 1 + row_number() OVER (ORDER BY place) AS id, * FROM (
-    SELECT ops.answer AS first, job.key AS place, queues.id AS queue,
-      row_number() OVER (PARTITION BY job.value ->> 9 ORDER BY job.key) AS rank,
-      job.value ->> 0 AS payload, job.value ->> 1 AS job_id,
-      job.value ->> 2 AS delay, job.value ->> 3 AS prio, job.value ->> 4 AS grp,
-      job.value ->> 5 AS max_retries, job.value ->> 6 AS task, job.value ->> 7 AS headers,
-      job.value ->> 8 AS expires, job.value ->> 9 AS unique_key,
-      job.value ->> 10 AS unique_for, job.value ->> 11 AS retention
-    FROM localqueue_ops AS ops CROSS JOIN localqueue_queues AS queues
-      CROSS JOIN json_each(NEW.jobs) AS job
-    WHERE ops.op = NEW.op AND queues.name = NEW.queue
-      AND NOT EXISTS (SELECT 1 FROM localqueue_messages AS met INDEXED BY localqueue_job_id
-        WHERE met.queue = queues.id AND met.job_id = job.value ->> 1
-          AND met.job_id IS NOT NULL)
-      AND (job.value ->> 12 IS NULL OR NOT EXISTS (SELECT 1 FROM localqueue_once AS known
-        WHERE known.queue = queues.id AND known.job_id = job.value ->> 1))) AS fresh
-    WHERE unique_key IS NULL OR (rank = 1 AND NOT {_KEY_IS_HELD.format("fresh")}))""",
-            """INSERT OR IGNORE INTO localqueue_once (queue, job_id, at)
-  SELECT queues.id, job.value ->> 1, NEW.now FROM localqueue_queues AS queues
-    CROSS JOIN json_each(NEW.jobs) AS job
-  WHERE queues.name = NEW.queue AND job.value ->> 12 IS NOT NULL""",
-            # A group without a lead had no other jobs that wait: its first new one leads.
-            _lead(
-                "0",
-                "NEW.now",
-                """id IN (SELECT min(fresh.id) FROM localqueue_messages AS fresh
-    WHERE fresh.id >= (SELECT CAST(answer AS INTEGER) FROM localqueue_ops WHERE op = NEW.op)
-      AND fresh.state = 2 AND NOT EXISTS (SELECT 1
-        FROM localqueue_messages AS lead INDEXED BY localqueue_head
-        WHERE lead.queue = fresh.queue AND lead.grp = fresh.grp AND lead.grp IS NOT NULL
-          AND lead.state IN (0, 1, 3))
-    GROUP BY fresh.grp)""",
-            ),
-        ],
-    ),
-    "localqueue_settle": (
-        f"INSTEAD OF INSERT ON localqueue_do_settle WHEN {_LIVE}",
-        [
-            """INSERT INTO localqueue_history
-  SELECT id, 1 + coalesce((SELECT max(n) FROM localqueue_history WHERE message = NEW.id), 0),
-    attempts, coalesce(worker, ''), coalesce(started, 0), NEW.now,
-    CASE NEW.verb WHEN 2 THEN 'nack' WHEN 3 THEN 'fail' ELSE 'lapsed' END,
-    NEW.err_class, NEW.err_message, NEW.err_place, NEW.traceback
-  FROM localqueue_messages WHERE id = NEW.id AND NEW.verb IN (2, 3, 5)""",
-            f"""DELETE FROM localqueue_history WHERE message = NEW.id
-    AND n <= (SELECT max(n) FROM localqueue_history WHERE message = NEW.id) - {HISTORY}""",
-            f"""UPDATE localqueue_messages SET
-    state = CASE WHEN NEW.verb = 1 THEN 4 WHEN {_ENDS} THEN 5 WHEN {_ELDER} THEN 2
-      WHEN NEW.delay > 0 THEN 1 ELSE 0 END,
-    since = CASE WHEN NEW.verb = 1 OR {_ENDS} THEN since
-      WHEN {_ELDER} THEN iif(NEW.delay > 0, 0, {_OWN})
-      WHEN NEW.delay > 0 THEN iif(grp IS NULL, 0, since) ELSE max(since, {_OWN}) END,
-    at = CASE WHEN NEW.verb = 1 OR {_ENDS} THEN NEW.now
-      WHEN NEW.delay > 0 THEN NEW.now + NEW.delay WHEN {_ELDER} THEN 0 ELSE {_OWN} END,
-    verb = NEW.verb, ended = NEW.now,
-    unique_until = iif(NEW.verb = 1 OR {_ENDS}, {_KEPT_KEY}, unique_until),
-    attempts = attempts - (NEW.verb = 4),
-    reason = CASE WHEN NEW.verb = 1 OR NOT {_ENDS} THEN reason WHEN NEW.verb = 3 THEN NEW.reason
-      WHEN cancel = 1 THEN 'cancelled' ELSE 'exhausted' END,
-    result = iif(NEW.verb = 1, NEW.result, result),
-    err_class = iif(NEW.verb = 1 OR NEW.err_message IS NOT NULL, NEW.err_class, err_class),
-    err_place = iif(NEW.verb = 1 OR NEW.err_message IS NOT NULL, NEW.err_place, err_place),
-    err_message = iif(NEW.verb = 1, NULL, coalesce(NEW.err_message, err_message))
-  WHERE id = NEW.id""",
-        ],
-    ),
-    # What is done to jobs from outside; ``jobs`` is a JSON array of their ids.
-    "localqueue_act": (
-        f"INSTEAD OF INSERT ON localqueue_do_act WHEN {_CALLED_ONCE}",
-        [
-            """INSERT INTO localqueue_ops (op, at, verb, answer, found)
-  VALUES (NEW.op, NEW.now, NEW.verb, NEW.jobs, NEW.found)""",
-            f"""UPDATE localqueue_messages SET state = iif(grp IS NULL, 0, 2),
-    since = max(NEW.now, {LAST_ID}), at = iif(grp IS NULL, max(NEW.now, {LAST_ID}), 0),
-    attempts = 0, cancel = 0, reason = NULL, failure = NULL, expires = NULL,
-    unique_until = iif(unique_key IS NULL OR {_KEY_IS_HELD.format("localqueue_messages")},
-      unique_until, 0)
-  WHERE NEW.verb = 'retry' AND state = 5 AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_messages SET state = 0, since = max(since, NEW.now, {LAST_ID}),
-    at = max(NEW.now, {LAST_ID})
-  WHERE NEW.verb = 'run_now' AND state = 1 AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_messages
-    SET state = 1, since = iif(grp IS NULL, 0, since), at = NEW.due
-  WHERE NEW.verb = 'delay' AND state IN (0, 1) AND id IN {_NAMED}""",
-            """INSERT OR IGNORE INTO localqueue_queues (name)
-  SELECT NEW.target WHERE NEW.verb = 'move'""",
-            # A group's job arrives blocked, its own time in ``since``: a trigger sees to the leads.
-            f"""UPDATE localqueue_messages
-    SET queue = (SELECT id FROM localqueue_queues WHERE name = NEW.target),
-    ended = iif(state = 5, ended, NEW.now),
-    since = CASE WHEN grp IS NULL OR state IN (2, 5) THEN since WHEN state = 0 THEN at ELSE 0 END,
-    at = iif(grp IS NOT NULL AND state = 0, 0, at),
-    state = iif(grp IS NOT NULL AND state IN (0, 1), 2, state)
-  WHERE NEW.verb = 'move' AND state IN (0, 1, 2, 5) AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_messages SET reason = NEW.verb, at = NEW.now, failure = NULL
-  WHERE NEW.verb = 'discarded' AND state = 5 AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_messages SET state = 5, at = NEW.now, ended = NEW.now,
-    reason = NEW.verb, unique_until = {_KEPT_KEY}
-  WHERE NEW.verb IN ('cancelled', 'discarded') AND state IN (0, 1, 2) AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_messages SET cancel = 1
-  WHERE NEW.verb = 'stop' AND state = 3 AND id IN {_NAMED}""",
-            f"""UPDATE localqueue_meta SET value = {LAST_ID}
-  WHERE NEW.verb = 'purge' AND name = 'last_id'""",
-            f"DELETE FROM localqueue_history WHERE NEW.verb = 'purge' AND message IN {_NAMED}",
-            f"""DELETE FROM localqueue_messages
-  WHERE NEW.verb = 'purge' AND state IN (4, 5) AND id IN {_NAMED}""",
-        ],
-    ),
-}
-
-
-# What version 2 counts of the dead letters that version 1 left.
-_OLD_ERRORS = "state = 5 AND reason NOT IN ('cancelled', 'discarded')"
-_FILLS = (
-    f"""INSERT INTO localqueue_failures
-    (queue, err_class, place, task, total, first_at, last_at)
-  SELECT queue, coalesce(err_class, ''), coalesce(err_place, ''), coalesce(task, ''), count(*),
-    min(at), max(at) FROM localqueue_messages WHERE {_OLD_ERRORS} GROUP BY 1, 2, 3, 4""",
-    f"""UPDATE localqueue_messages SET failure = (SELECT f.id FROM localqueue_failures f
-    WHERE f.queue = localqueue_messages.queue
-      AND f.err_class = coalesce(localqueue_messages.err_class, '')
-      AND f.place = coalesce(localqueue_messages.err_place, '')
-      AND f.task = coalesce(localqueue_messages.task, ''))
-  WHERE {_OLD_ERRORS}""",
-    f"""INSERT INTO localqueue_failure_counts SELECT failure, at / {SLOT}, count(*)
-  FROM localqueue_messages WHERE failure IS NOT NULL GROUP BY 1, 2""",
-    f"""INSERT INTO localqueue_activity (queue, minute, failed)
-  SELECT queue, at / {MINUTE}, count(*) FROM localqueue_messages
-  WHERE failure IS NOT NULL GROUP BY 1, 2""",
-)
-
-
-def creation(missing: Mapping[str, set[str]] | None = None) -> list[Statement]:
-    """Return the statements that make the tables, or bring older ones up to this version.
-
-    ``missing`` has the columns that existing tables lack. Without any the statements may be
-    applied once or more often; the second of two that add a column is refused whole.
-    """
-    statements = [
-        f"ALTER TABLE {table} ADD COLUMN {column} {_ADDED[table][column][1]}"
-        for table, lacking in (missing or {}).items()
-        for column in sorted(lacking)
-    ]
-    statements += [f"CREATE TABLE IF NOT EXISTS {name} {_body(name)}" for name in _TABLES]
-    statements += [
-        f"CREATE {'UNIQUE ' if name in _UNIQUE else ''}INDEX IF NOT EXISTS {name}"
-        f" ON localqueue_messages {body}"
-        for name, body in _INDEXES.items()
-    ]
-    statements += [f"DROP TRIGGER IF EXISTS {name}" for name in _TRIGGERS]
-    for name, fields_of in _VIEWS.items():
-        fields = ", ".join(f"NULL AS {field}" for field in fields_of)
-        statements += [f"DROP VIEW IF EXISTS {name}", f"CREATE VIEW {name} AS SELECT {fields}"]
-    statements += [
-        f"CREATE TRIGGER {name} {when} BEGIN\n  " + ";\n  ".join(steps) + ";\nEND"
-        for name, (when, steps) in _TRIGGERS.items()
-    ]
-    return [
-        *([sql] for sql in statements),
-        ["INSERT OR IGNORE INTO localqueue_meta VALUES ('last_id', 0)"],
-        *([sql] for sql in (_FILLS if missing else ())),
-        [
-            "INSERT INTO localqueue_meta VALUES ('schema', ?)"
-            " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
-            VERSION,
-        ],
-    ]
-
-
-def prepare(cluster: Cluster) -> Steps[None]:
-    """Create the tables where they are missing, and bring older ones up to this version.
-
-    Raises ``ForeignDatabase`` where other tables have their names, ``NewerSchema`` where a
-    newer version of this package made them.
-    """
-    if (yield from _missing(cluster, "weak")) is None:
-        return
-    # A node that has just started may not have replayed its log: the leader's word counts.
-    missing = yield from _missing(cluster, "strong")
-    if missing is None:
-        return
-    try:
-        yield from cluster.execute(creation(missing), repeatable=True)
-    except LocalQueueError:
-        # Somebody else may have added the columns first, or an earlier copy of this request.
-        if not missing or (yield from _missing(cluster, "strong")) is not None:
-            raise
-
-
-def _missing(
-    cluster: Cluster, level: Literal["weak", "strong"], *, again: bool = True
-) -> Steps[dict[str, set[str]] | None]:
-    """Return the columns that the tables lack; None where all is there and up to date."""
-    names = "', '".join([*_TABLES, *_VIEWS])
-    (rows,) = yield from cluster.query(
-        [
-            [
-                "SELECT m.name, m.type, p.name FROM sqlite_master m, pragma_table_info(m.name) p"
-                f" WHERE m.name IN ('{names}') ORDER BY m.name, p.cid"
-            ]
-        ],
-        level=level,
-    )
-    found: dict[str, set[str]] = {}
-    for name, _, column in rows.rows:
-        found.setdefault(name, set()).add(column)
-    expected = {name: columns(name) for name in _TABLES}
-    expected |= {name: set(fields) for name, fields in _VIEWS.items()}
-    version = VERSION
-    if found.get("localqueue_meta") == expected["localqueue_meta"]:
-        (row,) = yield from cluster.query(
-            [["SELECT value FROM localqueue_meta WHERE name = 'schema'"]], level=level
-        )
-        version = row.rows[0][0] if row.rows else VERSION
-        if version > VERSION:
-            raise NewerSchema(
-                f"The queue's tables in rqlite have the schema {version}, and this"
-                f" version of django-localqueue knows {VERSION}: upgrade it here too."
-            )
-    missing: dict[str, set[str]] = {}
-    for name, has in found.items():
-        lacks = expected[name] - has
-        late = {column for column, (since, _) in _ADDED.get(name, {}).items() if since > version}
-        is_old = version < VERSION and (name in _VIEWS or lacks <= late)
-        if not has <= expected[name] or (lacks and not is_old):
-            if again:  # they may have been brought up to date between the two queries
-                return (yield from _missing(cluster, level, again=False))
-            raise ForeignDatabase(
-                f"The rqlite database has another {name!r} than this queue's. Rename it, or use a"
-                " cluster of its own for the queue."
-            )
-        if lacks and name in _TABLES:
-            missing[name] = lacks
-    if found.keys() == expected.keys() and version == VERSION:
-        return None
-    return missing
-
-
-def _body(table: str) -> str:
+def body(table: str) -> str:
     """Return the columns of a table as this version has them."""
     late = "".join(
-        f"  {column} {definition},\n" for column, (_, definition) in _ADDED.get(table, {}).items()
+        f"  {column} {definition},\n" for column, (_, definition) in ADDED.get(table, {}).items()
     )
-    return _TABLES[table].replace("(\n", f"(\n{late}", 1)
+    return TABLES[table].replace("(\n", f"(\n{late}", 1)
 
 
 def columns(table: str) -> set[str]:
     """Return the names of the columns of a table."""
-    lines = (line.strip() for line in _body(table).splitlines()[1:-1])
+    lines = (line.strip() for line in body(table).splitlines()[1:-1])
     return {line.split()[0] for line in lines if not line.startswith(("PRIMARY KEY", "UNIQUE"))}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from django_localqueue.backends.rqlite import schema
+from django_localqueue.backends.rqlite import creation
 from django_localqueue.backends.rqlite.statements import forget
 from django_localqueue.exceptions import InvalidInput, LocalQueueError, NotStored, OutcomeUnknown
 from django_localqueue.transports.answers import Result
@@ -113,7 +113,7 @@ class SharedStore:
             return
         with self._preparing:
             if not self._prepared:
-                self.client.run(schema.prepare(self.client.cluster))
+                self.client.run(creation.prepare(self.client.cluster))
                 self._prepared = True
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from django_localqueue.backends.rqlite import RqliteQueue, schema
+from django_localqueue.backends.rqlite import RqliteQueue, creation, schema
 from django_localqueue.exceptions import ForeignDatabase, NewerSchema, NotStored
 from django_localqueue.types import JobFilter
 from tests.contract.helpers import InThread
@@ -79,7 +79,7 @@ def test_tables_that_seem_missing_are_looked_for_again_before_they_are_made(
 
 def test_no_statement_of_the_schema_depends_on_the_node() -> None:
     forbidden = ("random", "current_", "'now'", "datetime(", "julianday", "unixepoch")
-    text = " ".join(sql for sql, *_ in schema.creation()).lower()
+    text = " ".join(sql for sql, *_ in creation.creation()).lower()
     assert [word for word in forbidden if word in text] == []
 
 
