@@ -34,6 +34,9 @@ class JSONSerializer:
         self._encode_ascii = json.JSONEncoder(ensure_ascii=True, **options).encode
         self._decode = json.JSONDecoder().decode
 
+    def __reduce__(self) -> tuple[type[JSONSerializer], tuple[()]]:
+        return type(self), ()  # its parts can't be pickled, and are the same everywhere
+
     def dumps(self, data: Any) -> bytes:
         """Return ``data`` as UTF-8 JSON; raises ``SerializationError`` naming the bad value."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django_localqueue.backends.sqlite import engine  # noqa: F401  # first: says why it can't be
 from django_localqueue.backends.sqlite.queue import SimpleQueue, SQLiteQueue
 
 __all__ = ["SQLiteQueue", "SimpleQueue"]

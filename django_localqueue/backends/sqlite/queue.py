@@ -128,6 +128,9 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
 
     # ---- the store
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return stores.sent(self, self._options)
+
     def _join(self) -> stores.SharedStore:
         """Return the store, opened anew in a forked child."""
         if self._closed:

@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_localqueue import _native, conf
 from django_localqueue.exceptions import ForeignDatabase, InvalidInput, QueueClosed
@@ -93,6 +93,27 @@ def join(queue: SQLiteQueue, where: StoreAddress, options: StoreOptions) -> Shar
         shared.queues.add(queue)
         _queues.add(queue)
         return shared
+
+
+def sent(queue: SQLiteQueue, options: StoreOptions) -> tuple[object, ...]:
+    """Return how ``queue`` is pickled: in another process it opens the store when it is used.
+
+    Raises ``TypeError`` where its store or its clock is in the memory of this process.
+    """
+    key = queue.store_key
+    if key.startswith(conf.IN_MEMORY) or options.clock is not None:
+        raise TypeError(
+            f"{queue!r} can't go to another process: its store or its clock is in the memory of"
+            " this one."
+        )
+    names = ("lease_seconds", "max_retries", "max_payload_bytes", "retention_seconds", "serializer")
+    given = {name: getattr(queue, name) for name in names}
+    given |= {"durability": options.durability, "busy_timeout": options.busy_timeout, "lazy": True}
+    return _received, (type(queue), key, queue.name, given)
+
+
+def _received(kind: type[SQLiteQueue], key: str, name: str, given: dict[str, Any]) -> SQLiteQueue:
+    return kind(key, name, **given)
 
 
 def leave(queue: SQLiteQueue, shared: SharedStore) -> None:

@@ -5,9 +5,10 @@ mod records;
 mod workers;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 
@@ -522,8 +523,19 @@ fn after_fork() {
     engine::after_fork();
 }
 
+/// Refuses a second interpreter of this process: it would be given the first one's exceptions.
+fn only_one_interpreter(py: Python<'_>) -> PyResult<()> {
+    static HOME: OnceLock<usize> = OnceLock::new();
+    let here = py.import("builtins")?.as_ptr().addr(); // each interpreter has its own
+    if *HOME.get_or_init(|| here) == here {
+        return Ok(());
+    }
+    Err(PyImportError::new_err("another interpreter of this process uses it already"))
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    only_one_interpreter(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("BUILD_PROFILE", env!("BUILD_PROFILE"))?;
     module.add("SQLITE_VERSION", engine::sqlite_version())?;
