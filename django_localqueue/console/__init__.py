@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from django_localqueue.console.permissions import has_permission, user_has_permission
 from django_localqueue.console.signals import job_action
-from django_localqueue.console.site import JobAdmin, QueueAdmin, register_console
+from django_localqueue.console.site import (
+    JobAdmin,
+    QueueAdmin,
+    ScheduleAdmin,
+    WorkerAdmin,
+    register_console,
+)
 
 __all__ = [
     "JobAdmin",
     "QueueAdmin",
+    "ScheduleAdmin",
+    "WorkerAdmin",
     "has_permission",
     "job_action",
     "register_console",

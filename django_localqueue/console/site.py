@@ -14,7 +14,9 @@ from django_localqueue.console import permissions
 from django_localqueue.console.views.act import JobActView
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.console.views.detail import JobView, RetryJobView, RunJobView
+from django_localqueue.console.views.edit import EditJobView
 from django_localqueue.console.views.export import ExportView
+from django_localqueue.console.views.failures import ErrorsView
 from django_localqueue.console.views.jobs import FindJobView, JobsView
 from django_localqueue.console.views.overview import (
     OverviewView,
@@ -23,6 +25,12 @@ from django_localqueue.console.views.overview import (
     QueueView,
     ResumeView,
 )
+from django_localqueue.console.views.schedules import (
+    ScheduleActView,
+    SchedulesView,
+    ScheduleView,
+)
+from django_localqueue.console.views.workers import WorkerCommandView, WorkersView, WorkerView
 
 if TYPE_CHECKING:
     Base = ModelAdmin[Any]
@@ -61,6 +69,7 @@ class QueueAdmin(ConsoleAdmin):
 
     view_action = "view_queue"
     overview_view = OverviewView
+    queue_view = QueueView
 
     def get_urls(self) -> list[URLPattern]:
         return [
@@ -68,7 +77,7 @@ class QueueAdmin(ConsoleAdmin):
             self.route("pause/", PauseView, "queue_pause"),
             self.route("resume/", ResumeView, "queue_resume"),
             self.route("purge/", PurgeByAgeView, "queue_purge"),
-            self.route("<path:object_id>/change/", QueueView, "queue_change"),
+            self.route("<path:object_id>/change/", self.queue_view, "queue_change"),
         ]
 
 
@@ -78,16 +87,47 @@ class JobAdmin(ConsoleAdmin):
     view_action = "view_job"
     jobs_view = JobsView
     job_view = JobView
+    errors_view = ErrorsView
 
     def get_urls(self) -> list[URLPattern]:
         return [
             self.route("", self.jobs_view, "job_changelist"),
+            self.route("errors/", self.errors_view, "job_errors"),
             self.route("find/", FindJobView, "job_find"),
             self.route("act/", JobActView, "job_act"),
             self.route("export/", ExportView, "job_export"),
             self.route("<path:object_id>/change/", self.job_view, "job_change"),
             self.route("<path:object_id>/retry/", RetryJobView, "job_retry"),
+            self.route("<path:object_id>/edit/", EditJobView, "job_edit"),
             self.route("<path:object_id>/run/", RunJobView, "job_run"),
+        ]
+
+
+class WorkerAdmin(ConsoleAdmin):
+    """The workers, and asking them to be quiet or to stop."""
+
+    view_action = "view_worker"
+    workers_view = WorkersView
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            self.route("", self.workers_view, "worker_changelist"),
+            self.route("command/", WorkerCommandView, "worker_command"),
+            self.route("<path:object_id>/change/", WorkerView, "worker_change"),
+        ]
+
+
+class ScheduleAdmin(ConsoleAdmin):
+    """The schedules: pause, resume, run now."""
+
+    view_action = "view_schedule"
+    schedules_view = SchedulesView
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            self.route("", self.schedules_view, "schedule_changelist"),
+            self.route("act/", ScheduleActView, "schedule_act"),
+            self.route("<path:object_id>/change/", ScheduleView, "schedule_change"),
         ]
 
 
@@ -99,3 +139,7 @@ def register_console(site: AdminSite) -> None:
     """
     site.register(models.Queue, QueueAdmin)
     site.register(models.Job, JobAdmin)
+    site.register(models.Worker, WorkerAdmin)
+    site.register(models.Schedule, ScheduleAdmin)
+    if site.index_template is None:  # a site with an index of its own includes the notice itself
+        site.index_template = "admin/django_localqueue/index.html"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import BadRequest
 from django.db import router, transaction
@@ -28,6 +29,7 @@ from django_localqueue.console.redact import redacted
 from django_localqueue.console.stores import Unreadable, as_of, ask, known
 from django_localqueue.console.tracebacks import parts
 from django_localqueue.console.views.base import APP, ConsoleView
+from django_localqueue.console.views.edit import EDITABLE
 from django_localqueue.console.views.jobs import AT_ONCE, DANGEROUS, LABELS
 from django_localqueue.types import Attempt, ErrorRecord, JobFilter, JobRecord
 
@@ -105,8 +107,29 @@ class JobView(ConsoleView):
             "do_label": _("Restore") if is_discarded else LABELS.get(at_once, ""),
             "actions": actions,
             "timeline": timeline(record),
+            "progress": self.progress(record),
+            "original": shown(record.original_payload, record)
+            if can_view_payload and record.original_payload is not None
+            else None,
+            "edit_url": self.url("job_edit", quote(make_key(alias, record.id)))
+            if state in EDITABLE and can_view_payload and may("edit_job")
+            else "",
             "next_run": moment(record.due_at) if record.due_at else "",
             "same_error_url": self.same_error_url(alias, record),
+        }
+
+    def progress(self, record: JobRecord) -> dict[str, Any] | None:
+        """Return how far the job is, as its worker last said."""
+        found = record.progress
+        if found is None:
+            return None
+        percent = round(100 * found.done / found.total) if found.total else None
+        return {
+            "done": found.done,
+            "total": found.total,
+            "percent": percent,
+            "note": found.note,
+            "at": moment(found.at) if found.at else "",
         }
 
     def headers(self, record: JobRecord) -> dict[str, Any]:

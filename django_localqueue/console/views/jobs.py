@@ -85,6 +85,7 @@ class JobsView(ConsoleView):
             "tabs": self.tabs(form, state),
             "act_url": self.url("job_act"),
             "find_url": self.url("job_find"),
+            "errors_url": self.url("job_errors"),
             "clear_url": f"{self.url('job_changelist')}?{urlencode({'state': state})}",
             "is_filtered": bool(form.query(without=("state", "per"))),
             "can_search_arguments": bool(permissions.allowed(request, "view_job_payload")),

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import re
+
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.contrib.admin.utils import quote, unquote
+from django.http import HttpRequest, HttpResponse
+from django.utils.formats import localize
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_localqueue.console import audit, permissions
+from django_localqueue.backends.base import BaseQueue
+from django_localqueue.conf import queue_settings
+from django_localqueue.console import audit, charts, outbox, permissions
 from django_localqueue.console.acts import PURGE_WORD, preview
 from django_localqueue.console.audit import Act
 from django_localqueue.console.display import age, moment
-from django_localqueue.console.filters import STATE_LABELS, AgeForm
+from django_localqueue.console.filters import LISTED, STATE_LABELS, AgeForm
+from django_localqueue.console.shared import schedules_of
 from django_localqueue.console.stores import Unreadable, as_of, ask, known, overview
 from django_localqueue.console.views.base import APP, ConsoleView
-from django_localqueue.types import MICROSECONDS, JobFilter
+from django_localqueue.types import MICROSECONDS, JobFilter, Stats
 
 
 class OverviewView(ConsoleView):
     """Every queue with its counts; a store that can't be read shows its error."""
 
     template_name = f"admin/{APP}/overview.html"
+    is_watched = True
 
     def get(self, request: HttpRequest) -> HttpResponse:
         names = permissions.require_some(request, "view_queue")
+        span = charts.SPANS.get(request.GET.get("span", ""), charts.SPANS["hour"])
         job_viewable = set(permissions.allowed(request, "view_job", names))
         pausable = set(permissions.allowed(request, "pause_queue", names))
         rows = [
@@ -33,6 +42,8 @@ class OverviewView(ConsoleView):
                 "oldest_age": age(row.oldest_age),
                 "oldest_at": moment(row.stats.oldest_ready_at if row.stats else None),
                 "dead_letters_url": self.letters_url(row.alias),
+                "lists": self.lists(row.alias),
+                "url": self.url("queue_change", quote(row.alias)),
                 "can_view_jobs": row.alias in job_viewable,
                 "can_pause": row.alias in pausable,
             }
@@ -40,6 +51,10 @@ class OverviewView(ConsoleView):
         ]
         context = {
             "rows": rows,
+            "errors_url": self.url("job_errors"),
+            "schedules": self.schedules_due(),
+            "outbox": outbox.waiting(),
+            **self.chart(names, span),
             "pause_url": self.url("queue_pause"),
             "resume_url": self.url("queue_resume"),
             "purge_url": self.url("queue_purge"),
@@ -54,13 +69,124 @@ class OverviewView(ConsoleView):
         """Return the address of one queue's dead letters."""
         return f"{self.url('job_changelist')}?{urlencode({'queue': alias})}"
 
+    def lists(self, alias: str) -> dict[str, str]:
+        """Return the address of the list of each state of a queue."""
+        url = self.url("job_changelist")
+        return {state: f"{url}?{urlencode({'state': state, 'queue': alias})}" for state in LISTED}
+
+    def chart(self, names: list[str], span: charts.Span) -> dict[str, object]:
+        """Return the chart of what the queues did, its table, and the links to other spans."""
+        found = []
+        for alias in names:
+            answer = ask(
+                alias, lambda queue: queue.activity(*charts.steps_until(queue.now(), span))
+            )
+            if not isinstance(answer, Unreadable):
+                found.append(answer)
+        steps = charts.added(found)
+        acked, failed = (sum(getattr(one, kind) for one in steps) for kind in ("acked", "failed"))
+        return {
+            "chart": charts.bars(steps, span),
+            "chart_table": charts.table(steps, span),
+            "acked_rate": charts.per_minute(acked, span),
+            "failed_rate": charts.per_minute(failed, span),
+            "acked_total": acked,
+            "failed_total": failed,
+            "spans": [
+                {
+                    "url": f"?{urlencode({'span': one.name})}",
+                    "label": one.label,
+                    "is_current": one is span,
+                }
+                for one in charts.SPANS.values()
+            ],
+        }
+
+    def schedules_due(self) -> dict[str, object] | None:
+        """Return how many schedules there are, how many are overdue and which is next."""
+        names = permissions.allowed(self.request, "view_schedule")
+        found = schedules_of(names)
+        if not found:
+            return None
+        waiting = [entry for entry in found if not entry.record.paused]
+        upcoming = min(waiting, key=lambda entry: entry.record.next_at, default=None)
+        return {
+            "number": len(found),
+            "due": sum(entry.record.next_at <= entry.now for entry in waiting),
+            "paused": len(found) - len(waiting),
+            "next": upcoming.record.name if upcoming else "",
+            "next_at": moment(upcoming.record.next_at) if upcoming else "",
+            "url": self.url("schedule_changelist"),
+        }
+
 
 class QueueView(ConsoleView):
-    """Where the admin's log leads for an act on a queue: to the overview."""
+    """One queue: its counts, what it did, and the settings in force."""
+
+    template_name = f"admin/{APP}/queue.html"
+    is_watched = True
 
     def get(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        permissions.require_some(request, "view_queue")
-        return HttpResponseRedirect(self.url("queue_changelist"))
+        alias = known(unquote(object_id))
+        permissions.require(request, "view_queue", alias)
+        span = charts.SPANS.get(request.GET.get("span", ""), charts.SPANS["hour"])
+        (row,) = overview([alias])
+        page = OverviewView(model_admin=self.model_admin)
+        page.setup(request)
+        context = {
+            "alias": alias,
+            "row": row,
+            "stats": row.stats,
+            "oldest_age": age(row.oldest_age),
+            "states": self.counts(page, alias, row.stats),
+            "settings": settings_of(alias),
+            "can_pause": permissions.has_permission(request, "pause_queue", alias),
+            "can_purge": permissions.has_permission(request, "purge_queue", alias),
+            "pause_url": self.url("queue_pause"),
+            "resume_url": self.url("queue_resume"),
+            "purge_url": f"{self.url('queue_purge')}?{urlencode({'queue': alias})}",
+            "errors_url": f"{self.url('job_errors')}?{urlencode({'queue': alias})}",
+            **page.chart([alias], span),
+        }
+        title = _("Queue %s") % alias
+        return self.render(title, context, crumbs=[self.list_crumb("queue")])
+
+    def counts(
+        self, page: OverviewView, alias: str, stats: Stats | None
+    ) -> list[tuple[str, int, str]]:
+        """Return label, number and list of each state; no link for who may not see jobs."""
+        if stats is None:
+            return []
+        may = permissions.has_permission(self.request, "view_job", alias)
+        lists = page.lists(alias)
+        numbers = dict(stats) | {"ready": stats.ready - stats.delayed - stats.blocked}
+        return [
+            (str(STATE_LABELS[state]), numbers[state], lists[state] if may else "")
+            for state in LISTED
+        ]
+
+
+def settings_of(alias: str) -> list[tuple[str, object]]:
+    """Return what is in force for a queue, by its names in the settings; nothing secret."""
+    found = queue_settings()[alias]
+    answer: BaseQueue | Unreadable = ask(alias, lambda queue: queue)
+    rows: list[tuple[str, object]] = [("BACKEND", found.backend)]
+    if isinstance(answer, Unreadable):
+        return rows
+    rows += [("NAME", answer.name), ("LOCATION", without_login(answer.store_key))]
+    for name in (
+        *("lease_seconds", "max_retries", "retention_seconds", "max_payload_bytes"),
+        *("durability", "max_running", "rate"),
+    ):
+        value = getattr(answer, name, found.options.get(name))
+        if value is not None or name in ("retention_seconds", "max_running", "rate"):
+            rows.append((name, _("none") if value is None else localize(value)))
+    return [*rows, ("serializer", type(answer.serializer).__name__)]
+
+
+def without_login(location: str) -> str:
+    """Return a location without the user and password that a URL may carry."""
+    return re.sub(r"//[^/@\s]*@", "//", location)
 
 
 class PauseView(ConsoleView):

@@ -46,11 +46,11 @@ def test_an_act_on_selected_jobs_is_one_entry_with_their_ids(fail, operator, act
     assert all(f"default/{id}" in entry.get_change_message() for id in ids)
 
 
-def test_pausing_is_an_entry_of_the_queue_that_leads_to_the_overview(operator):
+def test_pausing_is_an_entry_of_the_queue_that_leads_to_its_page(operator):
     operator.post(f"{OVERVIEW}pause/", {"queue": "default"})
     entry = LogEntry.objects.get()
     assert (entry.content_type.model_class(), entry.object_repr) == (models.Queue, "default")
-    assert operator.get(entry.get_admin_url())["Location"] == OVERVIEW
+    assert operator.get(entry.get_admin_url()).context["title"] == "Queue default"
 
 
 def test_asking_for_the_confirmation_is_no_act(fail, operator, page):

@@ -1,0 +1,78 @@
+"""What belongs to a store and not to one queue of it: workers and schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django_localqueue.console.stores import Unreadable, aliases, ask
+from django_localqueue.queues import queues
+from django_localqueue.records import ScheduleRecord, WorkerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The queue that was asked for a store's records, and that store's time."""
+
+    alias: str
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEntry(Entry):
+    """A worker of a store."""
+
+    record: WorkerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleEntry(Entry):
+    """A schedule of a store; ``alias`` is that of its own queue where there is one."""
+
+    record: ScheduleRecord
+
+
+def one_of_each_store(names: Iterable[str]) -> list[str]:
+    """Return the first alias of each store."""
+    seen: dict[str, str] = {}
+    for alias in names:
+        key = ask(alias, lambda queue: queue.store_key)
+        if isinstance(key, str):
+            seen.setdefault(key, alias)
+    return list(seen.values())
+
+
+def workers_of(names: Sequence[str]) -> tuple[list[WorkerEntry], list[Unreadable]]:
+    """Return the workers of the stores of these queues, and who could not be asked."""
+    found: list[WorkerEntry] = []
+    unreadable: list[Unreadable] = []
+    for alias in one_of_each_store(names):
+        answer = ask(alias, lambda queue: (queue.now(), queue.workers()))
+        if isinstance(answer, Unreadable):
+            unreadable.append(answer)
+        else:
+            found += [WorkerEntry(alias, answer[0], record) for record in answer[1]]
+    return found, unreadable
+
+
+def schedules_of(names: Sequence[str]) -> list[ScheduleEntry]:
+    """Return the schedules of the stores of these queues; a store that fails has none."""
+    found: list[ScheduleEntry] = []
+    for alias in one_of_each_store(names):
+        answer = ask(alias, lambda queue: (queue.now(), queue.schedules()))
+        if not isinstance(answer, Unreadable):
+            found += [
+                ScheduleEntry(alias_of(alias, record.queue) or alias, answer[0], record)
+                for record in answer[1]
+            ]
+    return found
+
+
+def alias_of(near: str, name: str) -> str | None:
+    """Return the alias of the queue of this name in the store of the queue ``near``."""
+    key = queues[near].store_key
+    for alias in aliases():
+        found = ask(alias, lambda queue: (queue.store_key, queue.name))
+        if found == (key, name):
+            return alias
+    return None
