@@ -5,6 +5,7 @@ Those that look at files carry the tag ``localqueue_files`` as well.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-from django.utils.module_loading import import_string
+from django.utils.module_loading import autodiscover_modules, import_string
 
 from django_localqueue import conf
 from django_localqueue.backends.rqlite import RqliteQueue
@@ -102,6 +103,19 @@ def check_worker(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
         if name not in known
     ]
     return messages
+
+
+@register(TAG)
+def check_schedules(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """Schedules that can't be: expressions, time zones, tasks, names (E011)."""
+    if not _tasks_are_possible():
+        return []
+    from django_localqueue.schedules.declared import problems
+
+    # What can't be imported is told by whoever needs it, as the worker does.
+    with contextlib.suppress(Exception):
+        autodiscover_modules("tasks")
+    return [Error(message, hint=hint, id="django_localqueue.E011") for message, hint in problems()]
 
 
 @register(TAG)

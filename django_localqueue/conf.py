@@ -146,6 +146,16 @@ class ConsoleSettings:
     refresh_seconds: int = 10
 
 
+#: The types that each key of a schedule takes.
+SCHEDULE_KEYS: dict[str, tuple[type, ...]] = {
+    "TASK": (str,),
+    "CRON": (str,),
+    "TIMEZONE": (str,),
+    "ARGS": (list, tuple),
+    "KWARGS": (dict,),
+    "MISSED": (str,),
+    "OVERLAP": (str,),
+}
 #: The types that each key of the two takes.
 SECTION_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("queues", "exclude_queues"), (list, tuple)),
@@ -198,6 +208,34 @@ def worker() -> WorkerSettings:
 def console() -> ConsoleSettings:
     """Return LOCALQUEUE_CONSOLE; a key of the wrong type counts as left out."""
     return ConsoleSettings(**_section("LOCALQUEUE_CONSOLE", ConsoleSettings)[0])
+
+
+def schedules() -> tuple[dict[str, Mapping[str, Any]], list[tuple[str, str]]]:
+    """Return LOCALQUEUE_SCHEDULES by name, and what is wrong in its shape: messages and hints."""
+    raw = getattr(settings, "LOCALQUEUE_SCHEDULES", None)
+    if raw is None:
+        return {}, []
+    if not isinstance(raw, Mapping):
+        return {}, [
+            (f"LOCALQUEUE_SCHEDULES is {raw!r}.", "It must be a dict of schedules by name.")
+        ]
+    found: dict[str, Mapping[str, Any]] = {}
+    problems = []
+    for name, entry in raw.items():
+        where = f"LOCALQUEUE_SCHEDULES[{name!r}]"
+        if not isinstance(name, str) or not isinstance(entry, Mapping):
+            problems.append((f"{where} is {entry!r}.", "It must be a dict, its name text."))
+            continue
+        wrong = [
+            (f"{where}[{key!r}] is {entry[key]!r}.", f"It must be {_names(types)}.")
+            for key, types in SCHEDULE_KEYS.items()
+            if key in entry and not _is_a(entry[key], types)
+        ]
+        problems += wrong
+        problems += [(p.message, p.hint) for p in _unknown(where, entry, SCHEDULE_KEYS)]
+        if not wrong:
+            found[name] = entry
+    return found, problems
 
 
 def section_problems() -> list[Problem]:

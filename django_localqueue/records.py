@@ -74,7 +74,8 @@ class ScheduleRecord:
     """A recurring job.
 
     ``queue`` is the name of the queue that its jobs go to; ``expression`` and ``timezone`` say
-    when; ``task``, ``args`` and ``kwargs`` what. ``missed`` says what becomes of times that
+    when; ``task``, ``args`` and ``kwargs`` what, and ``job`` the other fields of its ``NewJob``.
+    ``missed`` says what becomes of times that
     passed while no worker ran: ``"skip"`` (none), ``"once"`` (the last of them), ``"all"``.
     ``overlap`` says whether a job is put while the one before waits or runs.
 
@@ -90,6 +91,7 @@ class ScheduleRecord:
     timezone: str = "UTC"
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    job: Mapping[str, Any] = field(default_factory=dict)
     missed: MissedPolicy = "once"
     overlap: OverlapPolicy = "allow"
     paused: bool = False

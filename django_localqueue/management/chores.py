@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+
+from django.utils.module_loading import import_string
 
 from django_localqueue.backends.base import BaseQueue
+from django_localqueue.management.code import has_outbox, has_tasks
 from django_localqueue.worker.chores import Chore
+from django_localqueue.worker.django import keep_connections_healthy
+
+OUTBOX_INTERVAL = 0.5
+OUTBOX_STEP = 100
 
 
 def project_chores(queues: Sequence[BaseQueue]) -> list[Chore]:
     """Return the chores of a worker that serves these queues."""
-    return []
+    chores: list[Chore] = []
+    if has_tasks():
+        from django_localqueue.schedules.chore import Scheduler
+
+        chores.append(Scheduler(queues))
+    if has_outbox():
+        chores.append(Outbox())
+    return chores
+
+
+class Outbox(Chore):
+    """Moves jobs from the outbox tables to their queues."""
+
+    name = "outbox"
+
+    def run(self, worker: str, ended: threading.Event) -> float:
+        move: Callable[[int], int] = import_string("django_localqueue.outbox.mover.move")
+        keep_connections_healthy()
+        try:
+            while not ended.is_set() and move(OUTBOX_STEP):
+                pass
+        finally:
+            keep_connections_healthy()
+        return OUTBOX_INTERVAL

@@ -13,7 +13,7 @@ from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.queues import queues
 from django_localqueue.worker import Handler
-from django_localqueue.worker.django import DjangoExecutor, TaskRunner
+from django_localqueue.worker.django import DjangoExecutor
 
 
 def choose_queues(wanted: list[str], excluded: list[str]) -> tuple[list[str], bool]:
@@ -66,7 +66,13 @@ def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoEx
             raise ImproperlyConfigured(
                 f"LOCALQUEUE[{alias!r}]['HANDLER'] is {path!r}, which can't be imported: {error}."
             ) from error
-    return DjangoExecutor(_task_runner(), _by_store(handlers))
+    if not has_tasks():
+        return DjangoExecutor(None, _by_store(handlers))
+    from django_localqueue import tasks
+
+    # What a task's own policy says of an error; without one it fails at once.
+    settle_error = getattr(tasks, "settle_error", None)
+    return DjangoExecutor(tasks.run_task, _by_store(handlers), settle_error)
 
 
 def has_tasks() -> bool:
@@ -82,11 +88,3 @@ def has_outbox() -> bool:
 def _by_store(handlers: Mapping[str, Handler]) -> dict[tuple[str, str], Handler]:
     stored: dict[str, BaseQueue] = {alias: queues[alias] for alias in handlers}
     return {(stored[a].store_key, stored[a].name): handler for a, handler in handlers.items()}
-
-
-def _task_runner() -> TaskRunner | None:
-    if not has_tasks():
-        return None
-    from django_localqueue.tasks import run_task
-
-    return run_task

@@ -37,12 +37,17 @@ class DjangoExecutor(Executor):
         run_task: runs a job that is a call of a task; None where the project has no
             tasks framework.
         handlers: by store key and name of a queue, what runs its plain jobs.
+        settle_error: says what becomes of a task's job that was ended from outside.
     """
 
     def __init__(
-        self, run_task: TaskRunner | None, handlers: Mapping[tuple[str, str], Handler]
+        self,
+        run_task: TaskRunner | None,
+        handlers: Mapping[tuple[str, str], Handler],
+        settle_error: Callable[[Job, BaseException], Settle] | None = None,
     ) -> None:
         self._run_task = run_task
+        self._settle_error = settle_error
         self._handlers = {
             key: partial(call_async, handler) if iscoroutinefunction(handler) else handler
             for key, handler in handlers.items()
@@ -63,7 +68,9 @@ class DjangoExecutor(Executor):
     def timed_out(self, job: Job, error: JobTimeout) -> Settle:
         if job.task is None:
             return super().timed_out(job, error)
-        return Settle(job, "fail", error=error)
+        if self._settle_error is None:
+            return Settle(job, "fail", error=error)
+        return self._settle_error(job, error)
 
     def _run(self, running: Running) -> Settle:
         job = running.job

@@ -44,6 +44,9 @@ FILES = {
             "emails": {{}},
         }}
         LOCALQUEUE_WORKER = {{"HEARTBEAT_INTERVAL": 0.4}}
+        LOCALQUEUE_SCHEDULES = {{
+            "tick": {{"TASK": "shop.tasks.work", "CRON": "0 0 1 1 *", "ARGS": ["tick"]}}
+        }}
         TASKS = {{"default": {{"BACKEND": "django_localqueue.tasks.LocalQueueBackend"}}}}
         """,
     "shop/broken_settings.py": """

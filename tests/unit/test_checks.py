@@ -294,6 +294,19 @@ def test_e010_the_worker_is_to_serve_a_queue_that_is_not_there(settings: Any, fo
     assert "Did you mean 'default'?" in str(message.hint)
 
 
+# ---- E011
+
+
+def test_e011_a_schedule_with_a_wrong_expression(settings: Any, folder: Path) -> None:
+    settings.LOCALQUEUE_SCHEDULES = {
+        "nightly": {"TASK": "tests.unit.task_samples.add", "CRON": "0 99 * * *"}
+    }
+    with one_queue(folder):
+        message = run()["E011"]
+    assert "LOCALQUEUE_SCHEDULES['nightly']" in message.msg
+    assert "0 99 * * *" in message.msg
+
+
 # ---- warnings
 
 

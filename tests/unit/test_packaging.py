@@ -29,8 +29,8 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
         yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
 
 
-def test_django_is_the_only_required_dependency(project: dict[str, Any]) -> None:
-    assert project["project"]["dependencies"] == ["Django>=5.2"]
+def test_django_and_the_cron_library_are_all_that_is_required(project: dict[str, Any]) -> None:
+    assert project["project"]["dependencies"] == ["Django>=5.2", "cronsim>=2.6"]
 
 
 @pytest.mark.parametrize("extra", ["tasks", "rqlite", "rqlite-async", "dev"])
