@@ -25,6 +25,13 @@ VERSION_HEADER = "x-rqlite-version"
 _RETURNING_ROLLS_BACK = (9, 4, 2)
 _FORCED_RESEND = 10
 _MAX_TEXT = 300
+_RIGHT_PORT = "give the address of its HTTP API, as http://host:4001"
+#: Errors of SQLite that a person can mend, and how.
+_MENDS = {
+    "readonly database": "the node can't write its database; look at its disk and its rights",
+    "disk is full": "make room on the node's disk",
+    "too big": "a value is larger than the node takes; send less",
+}
 
 # Said before anything is written to the Raft log, whoever says it.
 _NEVER_APPLIED = ("leader not found", "store not open", "store not ready")
@@ -146,7 +153,7 @@ def read(call: Call, reply: Answer | Broken, forwarded: bool = False) -> Verdict
         answer = None
     if not isinstance(answer, dict) or not isinstance(answer.get("results"), list):
         if VERSION_HEADER not in reply.headers:
-            text = f"the answer is not rqlite's ({_quoted(reply.body)})"
+            text = f"the answer is not rqlite's ({_quoted(reply.body)}); {_RIGHT_PORT}"
             return Failed("unknown", "other node", text, errors.NotRqlite)
         return Failed("unknown", "retry", "the answer was cut short or is not JSON")
     if answer.get("error"):
@@ -164,7 +171,8 @@ def _read_broken(reply: Broken) -> Failed:
 def _read_redirect(reply: Answer, forwarded: bool) -> Verdict:
     location = reply.headers.get("location", "")
     if forwarded or not location or VERSION_HEADER not in reply.headers:
-        text = f"not rqlite: a redirect that was not asked for, to {address_of(location)!r}"
+        where = address_of(location)
+        text = f"not rqlite: a redirect that was not asked for, to {where!r}; {_RIGHT_PORT}"
         return Failed("not applied", "other node", text, errors.NotRqlite)
     return Redirected(location)
 
@@ -183,7 +191,8 @@ def _read_status(call: Call, reply: Answer) -> Failed:
         text = f"HTTP {status}: the user, the password or the permission {needs} is refused"
         return Failed("not applied", "stop", text, errors.AccessRefused)
     if status == 413:
-        return Failed("not applied", "stop", said, PayloadTooLarge)
+        text = f"{said}: the node, or a proxy before it, limits requests; raise that, or send less"
+        return Failed("not applied", "stop", text, PayloadTooLarge)
     if status >= 500:
         if any(known in text for known in _NEVER_APPLIED):
             return Failed("not applied", "retry", text)
@@ -196,7 +205,8 @@ def _read_status(call: Call, reply: Answer) -> Failed:
         return Failed("unknown", "retry", said)
     if VERSION_HEADER not in reply.headers:
         outcome: Outcome = "not applied" if status >= 400 else "unknown"
-        return Failed(outcome, "other node", f"not rqlite: {said}", errors.NotRqlite)
+        text = f"not rqlite: {said}; {_RIGHT_PORT}"
+        return Failed(outcome, "other node", text, errors.NotRqlite)
     if status >= 400:
         return Failed("not applied", "stop", said, errors.RequestRefused)
     return Failed("unknown", "retry", said)
@@ -252,7 +262,8 @@ def _read_slot_error(
         error = errors.GuardFailed
     if not call.reads and not _rolled_back(call, slots, index, version, error):
         return Failed("unknown", "stop", text, errors.PartlyApplied)
-    return Failed("not applied", "stop", text, error)
+    mend = next((mend for said, mend in _MENDS.items() if said in text.lower()), None)
+    return Failed("not applied", "stop", f"{text}; {mend}" if mend else text, error)
 
 
 def _rolled_back(
