@@ -304,7 +304,8 @@ def test_every_flag_of_the_worker_is_in_the_configuration_page() -> None:
     assert len(own) >= 8
     for flag in own:
         assert re.search(rf"`{flag}[ `]", text), flag
-        assert f"`LOCALQUEUE_{flag[2:].upper().replace('-', '_')}`" in text, flag
+        if flag != "--check" and not flag.startswith("--no-"):
+            assert f"`LOCALQUEUE_{flag[2:].upper().replace('-', '_')}`" in text, flag
 
 
 def test_every_check_is_in_the_configuration_page_and_no_other() -> None:
