@@ -62,6 +62,7 @@ def test_every_snapshot_is_whole_while_processes_move_jobs(folder: Path) -> None
     with SimpleQueue(folder, durability="normal") as queue:
         acked = 0
         while acked < JOBS // 2:
+            assert [process.poll() for process in movers] == [None] * 3
             stats = queue.stats()
             assert stats.ready + stats.processing + stats.acked + stats.failed == JOBS
             assert stats.acked >= acked
