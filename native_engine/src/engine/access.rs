@@ -10,6 +10,7 @@ use super::fork::FORKING;
 use super::schema;
 use super::shared::Shared;
 use super::store::{Patience, SLICE, Store, lock};
+use super::turns::Wait;
 use super::writer::Writer;
 
 /// The connection that writes, and whether a thread has it.
@@ -64,18 +65,22 @@ impl Store {
         patience: &dyn Patience,
         start: Instant,
     ) -> Result<ProcessLock<'_>> {
+        let (mut wait, mut asked) = (Wait::default(), start);
         loop {
-            let seen = self.shared.releases();
-            match self.shared.try_lock() {
+            match self.shared.try_turn(&mut wait) {
                 Ok(true) => return Ok(ProcessLock(&self.shared)),
-                Ok(false) => self.shared.wait_for_release(seen, SLICE / 5),
+                Ok(false) => self.shared.wait_for_turn(&mut wait),
                 Err(error) => {
                     let path = self.path.as_deref().unwrap_or(Path::new(":memory:"));
                     return Err(schema::unusable(path, "locked", &error));
                 }
             }
-            if patience.is_over() {
-                return Err(Error::Interrupted);
+            // Not each time: asking takes the interpreter's lock, and it may be this one's turn.
+            if asked.elapsed() >= SLICE {
+                asked = Instant::now();
+                if patience.is_over() {
+                    return Err(Error::Interrupted);
+                }
             }
             if start.elapsed() >= self.options.busy_timeout {
                 return Err(Error::Busy {

@@ -162,7 +162,7 @@ impl Store {
                 }
                 let nap = (look_again - now).min(SLICE);
                 let nap = deadline.map_or(nap, |deadline| nap.min(deadline - now));
-                if self.shared.wait(seen, nap) && self.shared.bell() != seen {
+                if self.shared.wait(seen, nap) {
                     // Own interrupts ring too: those end the wait before the next look.
                     if !self.interrupted.load(Ordering::SeqCst) {
                         break;

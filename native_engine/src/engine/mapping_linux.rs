@@ -64,23 +64,40 @@ impl Drop for Mapping {
     }
 }
 
-pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, bits: NonZeroU32) -> bool {
+/// How a wait on a word ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slept {
+    /// Somebody woke this waiter.
+    Woken,
+    /// The word had another value already, or a signal came.
+    Not,
+    /// The time is over.
+    Over,
+}
+
+pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, bits: NonZeroU32) -> Slept {
     // This kind of wait takes a point in time.
-    let now = clock_gettime(ClockId::Monotonic);
-    let now = Duration::new(
-        u64::try_from(now.tv_sec).unwrap_or(0),
-        u32::try_from(now.tv_nsec).unwrap_or(0),
-    );
-    let until = now + at_most;
+    let until = Duration::from_nanos(now()) + at_most;
     let until = Timespec {
         tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(until.subsec_nanos()),
     };
-    let result = futex::wait_bitset(word, futex::Flags::empty(), seen, Some(&until), bits);
-    !matches!(result, Err(rustix::io::Errno::TIMEDOUT))
+    match futex::wait_bitset(word, futex::Flags::empty(), seen, Some(&until), bits) {
+        Ok(()) => Slept::Woken,
+        Err(rustix::io::Errno::TIMEDOUT) => Slept::Over,
+        Err(_) => Slept::Not,
+    }
 }
 
-pub(super) fn wake(word: &AtomicU32, count: u32, bits: NonZeroU32) {
+/// Wakes up to `count` waiters that share a bit; returns how many.
+pub(super) fn wake(word: &AtomicU32, count: u32, bits: NonZeroU32) -> usize {
     // Fails only for a bad address, which a reference is not.
-    let _ = futex::wake_bitset(word, futex::Flags::empty(), count, bits);
+    futex::wake_bitset(word, futex::Flags::empty(), count, bits).unwrap_or(0)
+}
+
+/// Nanoseconds on a clock that all processes share.
+pub(super) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::shared::Page;
 
@@ -27,11 +28,33 @@ impl Mapping {
     }
 }
 
-pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, _: NonZeroU32) -> bool {
-    if word.load(Ordering::SeqCst) == seen {
-        std::thread::sleep(at_most.min(NAP));
-    }
-    true
+/// How a wait on a word ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slept {
+    /// Somebody woke this waiter: never, here.
+    #[allow(dead_code, reason = "there is nobody who can")]
+    Woken,
+    /// The word had another value already, or a signal came.
+    Not,
+    /// The time is over.
+    Over,
 }
 
-pub(super) fn wake(_: &AtomicU32, _: u32, _: NonZeroU32) {}
+pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, _: NonZeroU32) -> Slept {
+    if word.load(Ordering::SeqCst) != seen {
+        return Slept::Not;
+    }
+    std::thread::sleep(at_most.min(NAP));
+    Slept::Over
+}
+
+pub(super) fn wake(_: &AtomicU32, _: u32, _: NonZeroU32) -> usize {
+    0
+}
+
+/// Nanoseconds on a clock of this process.
+pub(super) fn now() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let since = START.get_or_init(Instant::now).elapsed();
+    1 + u64::try_from(since.as_nanos()).unwrap_or(u64::MAX - 1)
+}

@@ -41,6 +41,7 @@ mod stats;
 mod store;
 mod sync;
 mod tally;
+mod turns;
 mod unique;
 mod wal_index;
 mod workers;

@@ -1,6 +1,6 @@
 //! What the processes of one store share beside the database: a lock file and a few words.
 //!
-//! The write lock is a POSIX record lock on a file of its own, taken before `BEGIN
+//! The write lock (`turns`) is a POSIX record lock on a file of its own, taken before `BEGIN
 //! IMMEDIATE`: it dies with its process and is not inherited by fork. The words lie
 //! in a small mapping of the same file; waiting on them (futex) costs nothing while
 //! idle and wakes other processes in microseconds. All of it is advisory: SQLite's
@@ -15,10 +15,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, fcntl_lock};
-
 use super::mapping;
 use super::tally::Tally;
+use super::turns::Turns;
 
 /// The size of the lock file, all of it mapped.
 pub(super) const SIZE: usize = 65_536;
@@ -29,6 +28,7 @@ const EVERYBODY: u32 = 1;
 #[repr(C)]
 pub(super) struct Page {
     pub(super) words: Words,
+    pub(super) turns: Turns,
     pub(super) tally: Tally,
 }
 
@@ -39,11 +39,7 @@ const _: () = assert!(size_of::<Page>() <= SIZE);
 pub(super) struct Words {
     /// Counts whatever may have made a job claimable.
     pub(super) bell: AtomicU32,
-    /// Counts releases of the write lock.
-    pub(super) released: AtomicU32,
-    /// How many wait for the write lock; too high after a crash, which costs a system call.
-    pub(super) lock_waiters: AtomicU32,
-    /// How many wait for the bell; likewise.
+    /// How many wait for the bell; too high after a crash, which costs a system call.
     pub(super) bell_waiters: AtomicU32,
 }
 
@@ -57,10 +53,8 @@ pub(super) struct Shared {
 impl Page {
     /// One in which nothing happened yet.
     pub(super) fn new() -> Self {
-        let zero = || AtomicU32::new(0);
-        let words =
-            Words { bell: zero(), released: zero(), lock_waiters: zero(), bell_waiters: zero() };
-        Self { words, tally: Tally::new() }
+        let words = Words { bell: AtomicU32::new(0), bell_waiters: AtomicU32::new(0) };
+        Self { words, turns: Turns::new(), tally: Tally::new() }
     }
 }
 
@@ -90,41 +84,13 @@ impl Shared {
         &self.page.get().tally
     }
 
-    /// Tries to take the write lock for this process.
-    pub(super) fn try_lock(&self) -> io::Result<bool> {
-        let Some(file) = &self.lock_file else { return Ok(true) };
-        match fcntl_lock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+    pub(super) fn turns(&self) -> &Turns {
+        &self.page.get().turns
     }
 
-    /// How often the write lock was released; read it before `try_lock`.
-    pub(super) fn releases(&self) -> u32 {
-        self.words().released.load(Ordering::SeqCst)
-    }
-
-    /// Waits until the lock was released since `seen`, or for `at_most`.
-    pub(super) fn wait_for_release(&self, seen: u32, at_most: Duration) {
-        let words = self.words();
-        words.lock_waiters.fetch_add(1, Ordering::SeqCst);
-        failpoint!("shared.waiting");
-        mapping::wait(&words.released, seen, at_most, NonZeroU32::MAX);
-        words.lock_waiters.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Gives the write lock back.
-    pub(super) fn unlock(&self) {
-        let Some(file) = &self.lock_file else { return };
-        // An unlock of a lock that is held can't fail; if it did, the next try would tell.
-        let _ = fcntl_lock(file, FlockOperation::Unlock);
-        failpoint!("shared.unlocked");
-        let words = self.words();
-        words.released.fetch_add(1, Ordering::SeqCst);
-        if words.lock_waiters.load(Ordering::SeqCst) > 0 {
-            mapping::wake(&words.released, 1, NonZeroU32::MAX);
-        }
+    /// The file whose lock is the write lock; None in memory.
+    pub(super) fn lock_file(&self) -> Option<&File> {
+        self.lock_file.as_ref()
     }
 
     /// What `wait` compares; read it before looking for work.
@@ -148,13 +114,13 @@ impl Shared {
         mapping::wake(bell, u32::MAX >> 1, self.own_bit);
     }
 
-    /// Waits until the bell rings after `seen`, or for `at_most`; true if it may have rung.
+    /// Waits until the bell rings after `seen`, or for `at_most`; true if it rang.
     pub(super) fn wait(&self, seen: u32, at_most: Duration) -> bool {
         let words = self.words();
         words.bell_waiters.fetch_add(1, Ordering::SeqCst);
-        let rang = mapping::wait(&words.bell, seen, at_most, self.own_bit | EVERYBODY);
+        mapping::wait(&words.bell, seen, at_most, self.own_bit | EVERYBODY);
         words.bell_waiters.fetch_sub(1, Ordering::SeqCst);
-        rang
+        self.bell() != seen
     }
 }
 

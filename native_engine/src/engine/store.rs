@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
@@ -64,6 +64,7 @@ impl Patience for () {
 /// A process opens a file once: POSIX locks belong to the process, so a second
 /// `Store` on the file would not be kept out by the first.
 pub struct Store {
+    pub(super) me: Weak<Self>,
     pub(super) clock: Clock,
     pub(super) shared: Shared,
     pub(super) interrupted: AtomicBool,
@@ -102,7 +103,8 @@ impl Store {
             }
             _ => Shared::private(),
         };
-        let store = Arc::new(Self {
+        let store = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             clock: options.clock.clone(),
             shared,
             interrupted: AtomicBool::new(false),

@@ -15,7 +15,7 @@ pub(super) const STATES: usize = 6;
 /// Queues that are counted; further ones are counted row by row.
 const QUEUES: usize = 512;
 /// Tells this arrangement of the words from any other.
-const LAYOUT: u64 = 0x4C51_0002;
+const LAYOUT: u64 = 0x4C51_0003;
 /// What a file's identity has: device, inode, size, times of its content and its entry.
 pub(super) type FileStamp = [u64; 5];
 
