@@ -200,7 +200,7 @@ class Round:
         return stats.ready + stats.processing
 
     def _look(self) -> dict[str, Any]:
-        """Compare, while nobody works, what the engine tells with what the file holds."""
+        """Compare what the engine tells with what the file holds, while nobody works."""
         told = {}
         for name in ("crash", "ops"):
             with self._open(name) as queue:
@@ -219,5 +219,4 @@ class Round:
         with self._open() as queue:
             store = QueueStore(queue)
             found = {"records": store.records(), "stats": store.stats()}
-        problems = list(scan.faults(self._folder / "store" / "localqueue.db"))
-        return found | {"problems": problems}
+        return found | self._look()

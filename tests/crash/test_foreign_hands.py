@@ -276,6 +276,87 @@ class TestOtherPrograms:
             reader.tell()
             assert queue.stats().acked == 300
 
+    def test_programs_that_take_the_lock_now_and_then_cost_time_and_no_job(
+        self, processes: Processes, folder: Path
+    ) -> None:
+        made(folder)
+        foreign = processes.start(
+            """
+            import sqlite3
+            connection = sqlite3.connect(
+                os.path.join(folder, "localqueue.db"), isolation_level=None, timeout=60
+            )
+            ending = threading.Thread(target=sys.stdin.readline)
+            ending.start()
+            say("holds")
+            while ending.is_alive():
+                connection.execute("BEGIN IMMEDIATE")
+                time.sleep(0.15)
+                connection.execute("ROLLBACK")
+                time.sleep(0.02)
+            connection.close()
+            """
+        )
+        foreign.hear()
+        putting = [
+            processes.start(
+                "queue = SimpleQueue(folder, 'busy')\n"
+                "for number in range(15):\n    queue.put(number)\nsay('put')"
+            )
+            for _ in range(2)
+        ]
+        working = [
+            processes.start(
+                """
+                queue, done = SimpleQueue(folder, 'busy'), 0
+                while True:
+                    job = queue.get()
+                    queue.ack(job)
+                    if job.data == "stop":
+                        break
+                    done += 1
+                say(done)
+                """
+            )
+            for _ in range(3)
+        ]
+        assert [process.hear() for process in putting] == ["put", "put"]
+        with SimpleQueue(folder, "busy") as queue:
+            for _ in working:
+                queue.put("stop", priority=-100)
+            assert sum(process.hear() for process in working) == 30
+            assert queue.stats().acked == 30 + len(working)
+        foreign.tell()
+        foreign.end()
+
+    def test_a_log_that_a_reader_made_long_is_used_anew_once_the_reader_has_gone(
+        self, processes: Processes, folder: Path
+    ) -> None:
+        log = Path(f"{database(folder)}-wal")
+        page = "x" * 20_000
+        with SimpleQueue(folder, durability="normal", max_payload_bytes=1 << 24) as queue:
+            queue.put("there")
+            reader = processes.start(
+                """
+                import sqlite3
+                connection = sqlite3.connect(os.path.join(folder, "localqueue.db"))
+                connection.execute("BEGIN")
+                say(connection.execute("SELECT count(*) FROM messages").fetchone())
+                sys.stdin.readline()
+                """
+            )
+            reader.hear()
+            for _ in range(12):  # more than a log holds that is checkpointed
+                queue.put_many([page] * 100)
+            long = log.stat().st_size
+            assert long > 20_000_000
+            reader.tell()
+            reader.end()
+            for _ in range(12):
+                queue.put_many([page] * 100)
+            assert log.stat().st_size <= long + 8_000_000
+        assert not log.exists()
+
     @pytest.mark.parametrize("mode", ["RESTART", "TRUNCATE", "FULL"])
     def test_a_checkpoint_of_another_program_loses_nothing(
         self, mode: str, processes: Processes, folder: Path

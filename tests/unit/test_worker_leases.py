@@ -194,3 +194,26 @@ def test_the_shutdown_timeout_gives_running_jobs_back_uncounted(leased: SQLiteQu
         lambda: not [t for t in threading.enumerate() if t.name.startswith("localqueue-executor")]
     )
     assert leased.lookup(id).state == "ready"
+
+
+def test_a_job_that_the_same_worker_gets_again_is_renewed_again(
+    leased: SQLiteQueue, clock: ManualClock
+) -> None:
+    first, second = Slow(), Slow()
+
+    def handler(job: Job) -> None:
+        (first if job.attempts == 1 else second)(job)
+
+    id = leased.put(1)
+    with running(Worker(leased, handler, INTERVAL, threads=2)):
+        wait_until(lambda: first.runs)
+        clock.advance(LEASE * 2)  # as if the whole process had slept
+        wait_until(lambda: second.runs)
+        for _ in range(10):
+            clock.advance(LEASE / 2)
+            full = clock.now() + LEASE * 1_000_000
+            wait_until(lambda full=full: lease_end(leased, id) >= full, "a renewal")
+        first.go_on.set()
+        second.go_on.set()
+        wait_until(lambda: leased.lookup(id).state == "acked")
+    assert leased.lookup(id).attempts == 2
