@@ -266,8 +266,9 @@ def test_every_page_of_the_docs_is_reachable_from_the_readme() -> None:
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
 
 
-def test_every_test_that_the_guarantees_name_exists() -> None:
-    named = NAMED_TEST.findall((ROOT / "docs" / "guarantees.md").read_text())
+@pytest.mark.parametrize("page", ["guarantees.md", "field-reports.md"])
+def test_every_test_that_a_page_of_promises_names_exists(page: str) -> None:
+    named = NAMED_TEST.findall((ROOT / "docs" / page).read_text())
     assert len(named) > 40
     missing = [
         f"{path}::{test}"
