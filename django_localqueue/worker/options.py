@@ -271,7 +271,13 @@ def resolve(
     for option in OPTIONS:
         value = flags.get(option.name)
         if option.repeatable and value is not None:
-            value = [name for part in value for name in part]
+            # From the command line a list a flag; from ``call_command`` texts, or one text.
+            parts = [value] if isinstance(value, str) else value
+            value = [
+                name
+                for part in parts
+                for name in (option.kind.parse(part) if isinstance(part, str) else part)
+            ]
         if value is None and option.variable in environment:
             value = _checked(option.variable, option.kind.parse, environment[option.variable])
         if value is None and settings.get(option.key) is not None:

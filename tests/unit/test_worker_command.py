@@ -40,6 +40,15 @@ def run(*arguments: str, **options: Any) -> str:
     return out.getvalue()
 
 
+@pytest.mark.parametrize("given", ["emails", ["emails"], ["emails,emails"]])
+def test_call_command_takes_queues_as_text_or_as_a_list(given: Any) -> None:
+    queues["default"].put("left")
+    queues["emails"].put("sent")
+    run(queue=given)
+    assert queues["default"].stats().ready == 1
+    assert queues["emails"].stats().ready == 0
+
+
 def usage_error(*arguments: str) -> str:
     with pytest.raises(CommandError) as caught:
         run(*arguments)
