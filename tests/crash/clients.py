@@ -13,13 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from django_localqueue.backends.sqlite import SQLiteQueue
-from django_localqueue.types import JobFilter
+from django_localqueue.records import ScheduleRecord
+from django_localqueue.types import JobFilter, NewJob
 from tests.chaos.clients import Client, Producer, Worker
 from tests.chaos.ledger import Ledger
 from tests.chaos.stores import QueueStore
 
 LEASE_SECONDS = 0.8
 MAX_RETRIES = 3
+ACTIONS = [
+    ("retry", "failed"), ("discard", "ready"), ("discard", "failed"), ("purge", "failed"),
+    ("purge", "acked"), ("cancel", "ready"), ("run_now", "delayed"), ("delay", "ready"),
+    ("move", "ready"), ("move", "failed"),
+]  # fmt: skip
 #: The clients of a process of each kind.
 KINDS: dict[str, tuple[str, ...]] = {
     "producer": ("producer",),
@@ -54,7 +60,7 @@ class Operator(Client):
         does: list[Callable[[], Any]] = [
             self._deal, self._deal, self._bulk, self._retry, self._apply, self._purge, self._cancel,
             self._queue.reclaim_expired_leases, self._queue.stats, self._pause, self._fork,
-            self._own.vacuum,
+            self._once, self._edit, self._schedule, self._own.prune, self._look, self._own.vacuum,
         ]  # fmt: skip
         weights = [1 if act == self._own.vacuum else 5 for act in does]
         while not self.told("stop") and not self.told("quiet"):
@@ -67,7 +73,16 @@ class Operator(Client):
             group = f"own {number % 3}" if self.rng.random() < 0.6 else None
             delay = self.rng.choice([0, 0, 0.05])
             own_id = f"{os.getpid()}-{self.rng.random()}"
-            self._own.put(number, own_id, delay=delay, group_id=group)
+            unique = f"key {self.rng.randrange(5)}" if self.rng.random() < 0.3 else None
+            expires = 0.1 if self.rng.random() < 0.2 else None
+            self._own.put(
+                number,
+                own_id,
+                delay=delay,
+                group_id=group,
+                unique_key=unique,
+                expires=expires,
+            )
         for job in self._own.get_many(5, lease_seconds=LEASE_SECONDS):
             way = self.rng.choice([self._own.ack, self._own.fail, self._own.nack])
             way(job)
@@ -81,9 +96,15 @@ class Operator(Client):
             self._own.retry_failed(record.id)
 
     def _apply(self) -> None:
-        action = self.rng.choice(["retry", "discard", "purge"])
-        state = "failed" if action != "discard" else "ready"
-        self._own.apply(action, JobFilter(state=state), as_of=self._own.now(), limit=300)  # type: ignore[arg-type]
+        action, state = self.rng.choice(ACTIONS)
+        extra = {"delay": {"delay": 0.05}, "move": {"target": "ops too"}}.get(action, {})
+        self._own.apply(
+            action,
+            JobFilter(state=state),
+            as_of=self._own.now(),
+            limit=300,
+            **extra,  # type: ignore[arg-type]
+        )
 
     def _purge(self) -> None:
         self._own.purge(0, include_failed=self.rng.random() < 0.5)
@@ -91,6 +112,27 @@ class Operator(Client):
     def _cancel(self) -> None:
         for record in self._own.list(limit=5).records:
             self._own.cancel(record.id)
+
+    def _once(self) -> None:
+        self._own.put_many([NewJob(1, f"once {self.rng.randrange(50)}")], once=True)
+
+    def _edit(self) -> None:
+        for record in self._own.list(JobFilter(state="ready"), limit=3).records:
+            self._own.edit(record.id, "edited")
+
+    def _schedule(self) -> None:
+        name = f"schedule {self.rng.randrange(3)}"
+        known = {one.name: one for one in self._own.schedules()}
+        if name not in known:
+            self._own.save_schedule(ScheduleRecord(name, "* * * * *", "task", "ops", next_at=1))
+            return
+        due = known[name].next_at
+        self._own.fire_schedule(name, due, due + 1, NewJob("by a schedule"))
+
+    def _look(self) -> None:
+        now = self._own.now()
+        self._own.failures()
+        self._own.activity(now - 3_600_000_000, now, 60)
 
     def _pause(self) -> None:
         self._queue.pause()

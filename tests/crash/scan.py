@@ -40,6 +40,18 @@ RULES = {
         SELECT id, reason FROM messages WHERE (state = 5) != (reason IS NOT NULL)""",
     "history of a job that is gone": """
         SELECT DISTINCT message FROM history WHERE message NOT IN (SELECT id FROM messages)""",
+    "a group of failures counts other jobs than it has": """
+        SELECT failures.id, total, count(messages.id) FROM failures
+        LEFT JOIN messages ON messages.failure = failures.id
+        GROUP BY failures.id HAVING total != count(messages.id)""",
+    "a job is in a group of failures that isn't there, or has not failed": """
+        SELECT id, state, failure FROM messages WHERE failure IS NOT NULL
+        AND (state != 5 OR failure NOT IN (SELECT id FROM failures))""",
+    "counts of a group of failures that is gone": """
+        SELECT DISTINCT failure FROM failure_counts
+        WHERE failure NOT IN (SELECT id FROM failures)""",
+    "a unique key holds for a job that never had one": """
+        SELECT id FROM messages WHERE unique_until IS NOT NULL AND unique_key IS NULL""",
     "a history is too long": """
         SELECT message, count(*) FROM history GROUP BY message HAVING count(*) > 25""",
     "a queue is there without its name": """

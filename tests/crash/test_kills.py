@@ -69,6 +69,12 @@ DAMAGE = {
     "history of a job that is gone": """
         INSERT INTO history(message, n, attempt, worker, started, ended, outcome)
         VALUES (1, 1, 1, '', 0, 0, 'ack')""",
+    "a group of failures counts other jobs": """
+        INSERT INTO failures(queue, err_class, place, task, total, first_at, last_at)
+        VALUES (1, '', '', '', 3, 0, 0)""",
+    "a job is in a group of failures that isn't there": "UPDATE messages SET failure = 4",
+    "counts of a group of failures that is gone": "INSERT INTO failure_counts VALUES (4, 0, 1)",
+    "a unique key holds": "UPDATE messages SET unique_until = 0",
     "a queue is there without its name": "UPDATE messages SET queue = 99 WHERE grp IS NULL",
     "integrity_check": """
         PRAGMA writable_schema = ON;
