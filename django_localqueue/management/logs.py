@@ -12,6 +12,7 @@ from typing import Any
 LEVELS = {0: logging.WARNING, 1: logging.INFO}
 #: Fields of a log record that the JSON has, where a record has them.
 FIELDS = ("job_id", "queue", "task", "attempt", "worker", "outcome", "seconds")
+JOBS = "django_localqueue.jobs"
 LOGGERS = ("django_localqueue", "django.tasks", "django_tasks")
 
 
@@ -50,6 +51,9 @@ def logging_to_stderr(verbosity: int, form: str | None) -> Iterator[None]:
         if form == "json"
         else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
+    if form is None and verbosity < 2:
+        # Django logs each task too; one line more a job is for who asks for it.
+        logging.getLogger(JOBS).setLevel(logging.WARNING)
     names = LOGGERS if form is not None else LOGGERS[:1]
     loggers = [logging.getLogger(name) for name in names]
     before = [(one, list(one.handlers), one.level, one.propagate) for one in loggers]
@@ -62,6 +66,7 @@ def logging_to_stderr(verbosity: int, form: str | None) -> Iterator[None]:
     try:
         yield
     finally:
+        logging.getLogger(JOBS).setLevel(logging.NOTSET)
         for one, handlers, level, propagate in before:
             one.handlers = handlers
             one.setLevel(level)

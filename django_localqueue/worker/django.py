@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
@@ -10,7 +12,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.cache import close_caches
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, reset_queries
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_localqueue.exceptions import JobTimeout
@@ -24,6 +26,8 @@ from django_localqueue.worker.executor import (
 from django_localqueue.worker.loop import coroutines
 
 TaskRunner = Callable[[Running], Settle]
+#: Seconds for which connections that were looked after need not be again.
+FRESH = 1.0
 
 
 class DjangoExecutor(Executor):
@@ -47,6 +51,7 @@ class DjangoExecutor(Executor):
         settle_error: Callable[[Job, BaseException], Settle] | None = None,
     ) -> None:
         self._run_task = run_task
+        self._thread = threading.local()
         self._settle_error = settle_error
         self._handlers = {
             key: partial(call_async, handler) if iscoroutinefunction(handler) else handler
@@ -54,13 +59,14 @@ class DjangoExecutor(Executor):
         }
 
     def run(self, running: Running) -> Settle:
-        keep_connections_healthy()
-        reset_queries()
+        # What was looked after at the end of a job is not again right before the next one.
+        if time.monotonic() - getattr(self._thread, "looked_after", 0.0) > FRESH:
+            look_after_connections()
         try:
             return self._run(running)
         finally:
-            keep_connections_healthy()
-            close_caches()
+            look_after_connections()
+            self._thread.looked_after = time.monotonic()
 
     def close_thread(self) -> None:
         connections.close_all()
@@ -103,7 +109,7 @@ def call_async(function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: An
 async def _with_healthy_connections(
     function: Callable[..., Awaitable[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    look_after = sync_to_async(_begin_and_end, thread_sensitive=True)
+    look_after = sync_to_async(look_after_connections, thread_sensitive=True)
     await look_after()
     try:
         return await function(*args, **kwargs)
@@ -111,9 +117,11 @@ async def _with_healthy_connections(
         await look_after()
 
 
-def _begin_and_end() -> None:
-    keep_connections_healthy()
-    reset_queries()
+def look_after_connections() -> None:
+    """Do to this thread's connections what the end of a request and the next begin do."""
+    for connection in connections.all(initialized_only=True):
+        _keep_healthy(connection)
+        connection.queries_log.clear()
     close_caches()
 
 

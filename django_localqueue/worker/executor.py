@@ -83,11 +83,12 @@ class Running:
         *arguments: object,
         error: BaseException | None = None,
         fields: dict[str, Any] | None = None,
+        to: logging.Logger = logger,
     ) -> None:
         """Log about this job: its id and queue are in the text, more of it in the record."""
-        if logger.isEnabledFor(level):
+        if to.isEnabledFor(level):
             job = self.job
-            logger.log(
+            to.log(
                 level,
                 f"Job %s of %s {message}",
                 job.id,

@@ -38,6 +38,8 @@ from django_localqueue.worker.loop import coroutines
 from django_localqueue.worker.reporter import Reporter
 
 logger = logging.getLogger("django_localqueue.worker")
+#: A line for each job: a logger of its own, so that it can be left out where jobs are many.
+ends = logging.getLogger("django_localqueue.jobs")
 
 SECOND_SIGNAL_AFTER = 1.0  # seconds: a terminal and its shell may both send the first one
 POLL = 0.05
@@ -257,12 +259,13 @@ class Worker:
                     if board is not None:
                         board.end(number)
                     claimer.finish(running, settle)
-                    if logger.isEnabledFor(logging.INFO):
+                    if ends.isEnabledFor(logging.INFO):
                         running.log(
                             logging.INFO,
                             "ended with %s after %.3f s.",
                             *(settle.verb, took),
                             fields={"outcome": settle.verb, "seconds": round(took, 6)},
+                            to=ends,
                         )
                     del running, settle
         except BaseException:

@@ -290,7 +290,7 @@ def test_old_results_are_pruned_by_the_worker(tmp_path: Path) -> None:
 def test_log_records_carry_the_id_and_the_queue_of_the_job(
     queue: SQLiteQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "django_localqueue.worker")
+    caplog.set_level(logging.INFO, "django_localqueue.jobs")
     id = queue.put(1)
     Worker(queue, nothing, burst=True).run()
     (record,) = [record for record in caplog.records if hasattr(record, "job_id")]
