@@ -1,0 +1,274 @@
+"""The actions of ``localqueue`` on queues and jobs."""
+
+from __future__ import annotations
+
+import argparse
+import time as clock
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from django_localqueue.backends.base import BaseQueue
+from django_localqueue.backends.rqlite import RqliteQueue
+from django_localqueue.exceptions import InvalidInput
+from django_localqueue.management.output import NotFound, Output, time
+from django_localqueue.queues import queues
+from django_localqueue.records import WorkerRecord
+from django_localqueue.types import MICROSECONDS, Action, JobFilter, JobRecord
+from django_localqueue.worker.options import Number, Whole
+
+Options = dict[str, Any]
+
+
+def add_parsers(actions: Any) -> None:
+    """Add a parser for each action."""
+    parser = _add(actions, "stats", stats, "Count the jobs of queues by state.")
+    _queues(parser)
+    parser.add_argument("--watch", type=_kind(Number(positive=True)), metavar="SECONDS")
+
+    parser = _add(actions, "failed", failed, "List, show, retry, discard or purge dead letters.")
+    parser.add_argument("what", choices=("list", "show", "retry", "discard", "purge"))
+    parser.add_argument("ids", nargs="*", metavar="ID")
+    parser.add_argument("--queue", default="default", metavar="ALIAS")
+    parser.add_argument("--all", action="store_true", help="All that match, without an id.")
+    parser.add_argument("--task")
+    parser.add_argument("--error-class")
+    parser.add_argument("--text", help="In error, task or id.")
+    parser.add_argument("--limit", type=_kind(Whole(1, 1_000)), default=50)
+    parser.add_argument("--dry-run", action="store_true", help="Say how many, and do nothing.")
+
+    parser = _add(actions, "purge", purge, "Remove finished jobs by age.")
+    _queues(parser)
+    parser.add_argument("--older-than", type=_kind(Number()), required=True, metavar="SECONDS")
+    parser.add_argument("--state", choices=("acked", "failed"), default="acked")
+    parser.add_argument("--dry-run", action="store_true", help="Say how many, and do nothing.")
+
+    for name, text in (("pause", "Deliver nothing from queues."), ("resume", "Deliver again.")):
+        parser = _add(actions, name, pause_or_resume, text)
+        parser.add_argument("queues", nargs="+", metavar="ALIAS")
+
+    parser = _add(actions, "check", check, "Check stores, and that workers live; 1 if not.")
+    _queues(parser)
+    parser.add_argument("--worker", metavar="NAME", help="This worker, or its processes, live.")
+    parser.add_argument(
+        "--max-age",
+        type=_kind(Number(positive=True)),
+        default=60,
+        metavar="SECONDS",
+        help="How old the last report of a worker may be. Default: 60.",
+    )
+
+    parser = _add(actions, "backup", backup, "Copy a store while it is in use.")
+    parser.add_argument("path")
+    parser.add_argument("--queue", default="default", metavar="ALIAS")
+
+    parser = _add(
+        actions,
+        "adopt",
+        adopt,
+        "Move the messages that wait in the tables of RqliteTransport into a queue of the same"
+        " cluster, once each. May be interrupted and run again.",
+    )
+    parser.add_argument("queue", nargs="?", default="default", help='An alias; "default".')
+
+
+def stats(out: Output, options: Options) -> None:
+    """Count jobs."""
+    while True:
+        rows = []
+        for alias in _aliases(options):
+            queue = queues[alias]
+            found = queue.stats()
+            waits = None
+            if found.oldest_ready_at is not None:
+                waits = round((queue.now() - found.oldest_ready_at) / MICROSECONDS, 1)
+            counts = {key: found[key] for key in found if key != "oldest_ready_at"}
+            rows.append({"queue": alias, **counts, "oldest_ready_seconds": waits})
+        out.table(rows, "There are no queues.")
+        if not options["watch"]:
+            return
+        clock.sleep(options["watch"])
+
+
+def failed(out: Output, options: Options) -> None:
+    """Look after dead letters."""
+    queue, what = queues[options["queue"]], options["what"]
+    ids = tuple(options["ids"])
+    filter = JobFilter(
+        task=options["task"],
+        error_class=options["error_class"],
+        text=options["text"],
+        ids=ids or None,
+    )
+    if what == "list":
+        records = queue.list(filter, limit=options["limit"]).records
+        out.table([_row(record) for record in records], "There are no dead letters.")
+    elif what == "show":
+        if not ids:
+            raise InvalidInput("failed show needs the ids of jobs.")
+        for id in ids:
+            _show(out, queue, id)
+    else:
+        _act(out, queue, cast("Action", what), filter, options)
+
+
+def _act(
+    out: Output, queue: BaseQueue, action: Action, filter: JobFilter, options: Options
+) -> None:
+    if filter.ids is None and not options["all"]:
+        raise InvalidInput(f"failed {action} needs ids, or --all for all that match.")
+    if options["dry_run"]:
+        count = queue.count(filter, cap=10_000_000)
+        out.say(f"{count} jobs match; nothing was done.", matching=count)
+        return
+    done = queue.apply(action, filter)
+    out.say(
+        f"{action}: {done.done} done, {done.changed} changed meanwhile,"
+        f" {done.not_found} not found.",
+        done=done.done,
+        changed=done.changed,
+        not_found=done.not_found,
+        more=done.more,
+    )
+    if done.not_found and not done.done:
+        raise NotFound("None of these jobs is there.")
+
+
+def purge(out: Output, options: Options) -> None:
+    """Remove finished jobs."""
+    total = 0
+    for alias in _aliases(options):
+        queue = queues[alias]
+        until = queue.now() - round(options["older_than"] * MICROSECONDS)
+        filter = JobFilter(state=options["state"], until=until)
+        if options["dry_run"]:
+            total += queue.count(filter, cap=10_000_000)
+        else:
+            total += queue.apply("purge", filter, limit=100_000_000).done
+    if options["dry_run"]:
+        out.say(f"{total} jobs match; nothing was removed.", matching=total)
+    else:
+        out.say(f"Removed {total} jobs.", removed=total)
+
+
+def pause_or_resume(out: Output, options: Options) -> None:
+    """Pause or resume queues."""
+    chosen = [queues[alias] for alias in options["queues"]]
+    for queue in chosen:
+        queue.pause() if options["action"] == "pause" else queue.resume()
+    done = "Paused" if options["action"] == "pause" else "Resumed"
+    out.say(f"{done} {', '.join(options['queues'])}.", **{done.lower(): options["queues"]})
+
+
+def check(out: Output, options: Options) -> bool:
+    """Check stores and workers; return whether all is well."""
+    faults: list[str] = []
+    ages: list[tuple[WorkerRecord, float]] = []
+    for queue in _stores(_aliases(options)):
+        look = getattr(queue, "check", None)
+        faults += look() if look is not None else []
+        now = queue.now()
+        ages += [(one, (now - one.seen_at) / MICROSECONDS) for one in queue.workers()]
+    name = options["worker"]
+    if name is not None:
+        of_name = [(one, age) for one, age in ages if one.name.partition("/")[0] == name]
+        of_name = of_name or [(one, age) for one, age in ages if one.name == name]
+        if not of_name:
+            faults.append(f"There is no worker {name!r}.")
+        for worker, age in of_name:
+            if worker.alive is False:
+                faults.append(f"The worker {worker.name} is dead.")
+            elif age > options["max_age"]:
+                faults.append(f"The worker {worker.name} was last seen {age:.0f} seconds ago.")
+    well = not faults
+    out.say("\n".join(faults) or "All is well.", well=well, faults=faults)
+    return well
+
+
+def backup(out: Output, options: Options) -> None:
+    """Copy a store."""
+    queue = queues[options["queue"]]
+    copy = getattr(queue, "backup", None)
+    if copy is None:
+        raise InvalidInput(f"{type(queue).__name__} can't make a backup.")
+    copy(Path(options["path"]))
+    out.say(f"Copied {queue.store_key} to {options['path']}.", path=options["path"])
+
+
+def adopt(out: Output, options: Options) -> None:
+    """Move the transport's messages into a queue."""
+    alias = options["queue"]
+    queue = queues[alias]
+    if not isinstance(queue, RqliteQueue):
+        raise InvalidInput(
+            f"The queue {alias!r} is not on rqlite; adopt moves messages within one cluster."
+            " Name an alias whose BACKEND is RqliteQueue."
+        )
+    adopted = queue.adopt()
+    text = f"Moved {adopted.moved} messages into the queue {alias!r}."
+    if adopted.left:
+        text += (
+            f"\nLeft {adopted.left} messages of groups that are in flight: run this again when"
+            " the workers of the transport have ended."
+        )
+    out.say(text, moved=adopted.moved, left=adopted.left)
+
+
+def _show(out: Output, queue: BaseQueue, id: str) -> None:
+    record = queue.lookup(id)
+    if record is None:
+        raise NotFound(f"The queue {queue.name!r} has no job {id!r}.")
+    row = _row(record)
+    row["payload"] = record.payload.decode("utf-8", "replace")
+    row["traceback"] = record.error.traceback if record.error else None
+    row["history"] = [
+        f"{attempt.number} {attempt.outcome} {time(attempt.ended_at)} by {attempt.worker}"
+        for attempt in record.history
+    ]
+    lines = [
+        f"{key}: {value if not isinstance(value, list) else '; '.join(value)}"
+        for key, value in row.items()
+    ]
+    out.say("\n".join(lines), **row)
+
+
+def _row(record: JobRecord) -> dict[str, Any]:
+    error = record.error
+    return {
+        "id": record.id,
+        "task": record.task,
+        "reason": record.reason,
+        "error": error.error_class if error else None,
+        "message": error.message if error else None,
+        "attempts": record.attempts,
+        "finished": time(record.finished_at),
+    }
+
+
+def _aliases(options: Options) -> list[str]:
+    return options["queues"] or list(queues)
+
+
+def _stores(aliases: Sequence[str]) -> list[BaseQueue]:
+    return list({queue.store_key: queue for queue in map(queues.__getitem__, aliases)}.values())
+
+
+def _add(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    return parser
+
+
+def _queues(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("queues", nargs="*", metavar="ALIAS", help="Default: every queue.")
+
+
+def _kind(kind: Number | Whole) -> Any:
+    def parse(given: str) -> Any:
+        try:
+            return kind.parse(given)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{given!r} can't be: {error}") from None
+
+    return parse
