@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.rqlite import FakeCluster
 from tests.outside import runner
 from tests.outside.sources import TASKS_DB, Unavailable, unpack
 
@@ -35,21 +37,25 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_all_of_its_tests_pass_but_those_that_are_named(folder: Path) -> None:
-    places = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    variables = {
-        "PYTHONPATH": os.pathsep.join(filter(None, places)),
-        "OUTSIDE_FOLDER": str(folder / "data"),
-    }
-    done = subprocess.run(
-        [sys.executable, "suite.py"],
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("rqlite", marks=pytest.mark.slow)])
+def test_all_of_its_tests_pass_but_those_that_are_named(folder: Path, store: str) -> None:
+    with ExitStack() as stack:
+        nodes = stack.enter_context(FakeCluster()).urls if store == "rqlite" else []
+        places = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        variables = {
+            "PYTHONPATH": os.pathsep.join(filter(None, places)),
+            "OUTSIDE_FOLDER": str(folder / "data"),
+            "OUTSIDE_NODES": " ".join(nodes),
+        }
+        done = subprocess.run(
+            [sys.executable, "suite.py"],
+            cwd=folder,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     outcome = runner.outcome(done.stdout)
     assert outcome["failed"] == []

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FOLDER = Path(os.environ["OUTSIDE_FOLDER"])
+NODES = os.environ["OUTSIDE_NODES"].split()
 
 SECRET_KEY = "tests only"
 USE_TZ = True
@@ -20,10 +21,12 @@ DATABASES = {
         "TEST": {"NAME": FOLDER / "test.sqlite3"},
     }
 }
+CLASS = "rqlite.RqliteQueue" if NODES else "sqlite.SQLiteQueue"
 # The worker of these tests is killed: its job is taken over when the lease has run out.
 QUEUE = {
-    "LOCATION": FOLDER / "queue",
-    "TEST": {"LOCATION": FOLDER / "queue"},
+    "BACKEND": f"django_localqueue.backends.{CLASS}",
+    "LOCATION": NODES or FOLDER / "queue",
+    "TEST": {"LOCATION": NODES or FOLDER / "queue"},
     "OPTIONS": {"lease_seconds": 3},
 }
 LOCALQUEUE = {"default": QUEUE, "queue-1": QUEUE}
