@@ -248,14 +248,16 @@ def check_tasks(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                     id="django_localqueue.W003",
                 )
             )
-        if database := _atomic_requests():
+        options = entry.get("OPTIONS") or {}
+        at_once = not any(key in options for key in ("enqueue_on_commit", "outbox"))
+        if at_once and (database := _atomic_requests()):
             messages.append(
                 Warning(
                     f"DATABASES[{database!r}] has ATOMIC_REQUESTS, and {where} enqueues at once:"
                     " a worker may run a task before the request's transaction is committed, or"
                     " one that was rolled back.",
-                    hint="Enqueue with transaction.on_commit(partial(task.enqueue, ...)), then"
-                    " silence this check.",
+                    hint=f"Set 'enqueue_on_commit' in {where}['OPTIONS'] to True, or 'outbox' to"
+                    " lose none between commit and enqueue; to False where at once is meant.",
                     id="django_localqueue.W004",
                 )
             )

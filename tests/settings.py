@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_localqueue",
+    "django_localqueue.outbox",
     "testproject.catalogue",
 ]
 if find_spec("django.tasks") is None:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 import uuid
+from collections.abc import Iterable, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
 
 from django_localqueue import conf
+from django_localqueue.exceptions import InvalidInput, JobNotFound
 from django_localqueue.queues import queues
-from django_localqueue.tasks import results
+from django_localqueue.tasks import results, settings
+from django_localqueue.tasks.calls import Call, Prepared, prepare
 from django_localqueue.tasks.compat import (
     BaseTaskBackend,
-    InvalidTask,
     Task,
     TaskResult,
     TaskResultDoesNotExist,
-    TaskResultStatus,
+    task_backends,
     task_enqueued,
 )
-from django_localqueue.types import MICROSECONDS
+from django_localqueue.tasks.results import LocalTaskResult
+from django_localqueue.types import JobId, JobRecord, Progress
+
+OUTBOX_APP = "django_localqueue.outbox"
 
 
 class LocalQueueBackend(BaseTaskBackend):
@@ -41,6 +50,7 @@ class LocalQueueBackend(BaseTaskBackend):
         self._has_queues = "QUEUES" in params
         self._queues: set[str] = set()
         super().__init__(alias, params)
+        self.settings, self.problems = settings.parsed(alias, params)
 
     @property
     def queues(self) -> set[str]:
@@ -51,50 +61,129 @@ class LocalQueueBackend(BaseTaskBackend):
     def queues(self, aliases: set[str]) -> None:
         self._queues = aliases
 
+    # ---- enqueuing
+
     def enqueue(self, task: Task[Any, Any], args: Any, kwargs: Any) -> TaskResult[Any, Any]:
         """Put a call of the task into its queue; it is committed when this returns.
 
-        The call is not part of a database transaction that may be open: a worker can
-        run the task before that is committed.
+        The call is not part of a database transaction that may be open, unless
+        ``enqueue_on_commit`` or ``outbox`` say so.
 
         Raises:
             InvalidTask: the task can't be run by a worker.
             TypeError, ValueError: JSON can't carry an argument.
-            InvalidInput: the queue refused it; nothing was stored.
+            InvalidInput: an option, or the queue, refused it; nothing was stored.
             NotStored: the store could not take it; nothing was stored.
         """
+        return self.enqueue_many([Call(task, args, kwargs)])[0]
+
+    def enqueue_many(self, calls: Iterable[Call]) -> list[TaskResult[Any, Any]]:
+        """Put many calls, those of one queue in one transaction; results in their order.
+
+        All are checked before any is stored.
+
+        Raises:
+            As ``enqueue``. Where the calls are for several queues, those of an earlier
+            queue may be stored when a later one can't be.
+        """
+        prepared = [self._prepare(*one) for one in calls]
+        if len(prepared) == 1:
+            return list(self._send(prepared))
+        found: dict[int, TaskResult[Any, Any]] = {}
+        batches: dict[tuple[str, str | None, bool], list[tuple[int, Prepared]]] = {}
+        for index, one in enumerate(prepared):
+            database, outbox = self._transaction_of(one)
+            batches.setdefault((one.alias, database, outbox), []).append((index, one))
+        for batch in batches.values():
+            sent = self._send([one for _, one in batch])
+            found.update(zip((index for index, _ in batch), sent, strict=True))
+        return [found[index] for index in range(len(prepared))]
+
+    async def aenqueue_many(self, calls: Iterable[Call]) -> list[TaskResult[Any, Any]]:
+        """``enqueue_many`` for asynchronous code."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(list(calls))
+
+    def _prepare(self, task: Task[Any, Any], args: Any, kwargs: Any) -> Prepared:
+        for problem in self.problems:
+            raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
         self.validate_task(task)
-        _check_name(task)
-        queue = queues[task.queue_name]
+        prepared = prepare(self.alias, self.settings.job_options, task, args, kwargs)
+        if self.settings.tracing:
+            import_module("django_localqueue.tasks.tracing").inject(prepared)
+        return prepared
+
+    def _transaction_of(self, prepared: Prepared) -> tuple[str | None, bool]:
+        """Return the database whose transaction the call waits for, if any, and if by outbox."""
+        said = prepared.options
+        outbox = self.settings.outbox if said.outbox is None else said.outbox
+        on_commit = said.enqueue_on_commit
+        if on_commit is None:
+            on_commit = self.settings.enqueue_on_commit
+        if not (outbox or on_commit):
+            return None, False
+        database = said.database or self.settings.databases[0]
+        if database not in connections:
+            raise InvalidInput(
+                f"database is {database!r}, which DATABASES doesn't have."
+                f" {conf.suggestion(database, connections)}"
+            )
+        if outbox and not (self.settings.has_outbox and database in self.settings.databases):
+            raise InvalidInput(
+                f"The outbox of the database {database!r} has no mover: name it in"
+                f" TASKS[{self.alias!r}]['OPTIONS']['databases']."
+            )
+        return database, outbox
+
+    def _send(self, prepared: Sequence[Prepared]) -> Sequence[TaskResult[Any, Any]]:
+        """Put calls of one queue, now or when their transaction is committed."""
+        database, outbox = self._transaction_of(prepared[0])
+        if database is None:
+            return self._put(prepared)
+        if not outbox and not connections[database].in_atomic_block:
+            return self._put(prepared)
+        for one in prepared:
+            one.pending.new_job(one.pending.made_at)  # what the queue would refuse is refused now
+            results.set_fields(one.result, enqueued_at=None)
+        if outbox:
+            _outbox().write(prepared, database)
+            for one in prepared:
+                self._tell_enqueued(one.result)
+        else:
+            transaction.on_commit(partial(self._put, prepared), using=database)
+        return [one.result for one in prepared]
+
+    def _put(self, prepared: Sequence[Prepared]) -> Sequence[TaskResult[Any, Any]]:
+        queue = queues[prepared[0].alias]
         now = queue.now()
-        result = results.make(
-            task,
-            id=_new_id(),
-            status=TaskResultStatus.READY,
-            enqueued_at=now,
-            args=args,
-            kwargs=kwargs,
-            backend=self.alias,
-        )
-        delay = 0.0
-        headers: dict[str, Any] = {"backend": self.alias, "enqueued_at": now}
-        if task.run_after is not None:
-            due = task.run_after.timestamp()
-            headers["run_after"] = round(due * MICROSECONDS)
-            delay = max(0.0, due - now / MICROSECONDS)
-        queue.put(
-            {"args": result.args, "kwargs": result.kwargs},
-            job_id=result.id,
-            delay=delay,
-            priority=task.priority,
-            task=task.module_path,
-            headers=headers,
-        )
+        ids = queue.put_many([one.pending.new_job(now) for one in prepared])
+        sent = []
+        for one, id in zip(prepared, ids, strict=True):
+            if id.created:
+                results.set_fields(one.result, enqueued_at=results.when(one.pending.made_at))
+                self._tell_enqueued(one.result)
+                sent.append(one.result)
+            else:
+                sent.append(self._met(one, id))
+        return sent
+
+    def _met(self, prepared: Prepared, id: JobId) -> LocalTaskResult:
+        """Return the result of the job that holds the call's unique key."""
+        queue = queues[prepared.alias]
+        record = queue.lookup(id)
+        if record is not None and record.task is not None:
+            return self._result(record, prepared.alias)
+        # It is no call of a task, or gone by now: what is known of it is its id.
+        status = results.STATUSES[id.state]
+        results.set_fields(prepared.result, id=str(id), status=status)
+        return prepared.result
+
+    def _tell_enqueued(self, result: LocalTaskResult) -> None:
         # A receiver that raises must not make a stored task look like one that isn't.
         task_enqueued.send_robust(type(self), task_result=result)
-        return result
 
-    def get_result(self, result_id: str) -> TaskResult[Any, Any]:
+    # ---- results
+
+    def get_result(self, result_id: str) -> LocalTaskResult:
         """Return the result with this id as it is now stored.
 
         Raises:
@@ -102,10 +191,49 @@ class LocalQueueBackend(BaseTaskBackend):
             ImportError, SuspiciousOperation: the task is no longer where it was.
             NotStored: the store could not be read.
         """
+        id = _checked(result_id)
+        found = self._find(id)
+        if found is None and self.settings.has_outbox:
+            waiting: LocalTaskResult | None
+            kept = self.settings
+            waiting = _outbox().find(id, kept.databases, self.alias, kept.moved_tasks)
+            if waiting is not None:
+                return waiting
+            found = self._find(id)  # it may have been moved between the two looks
+        if found is None:
+            raise TaskResultDoesNotExist(result_id)
+        return self._result(*found)
+
+    def cancel(self, result_id: str) -> bool:
+        """Keep a waiting task from running, or ask a running one to stop.
+
+        Returns:
+            True where it was or will be cancelled, False where it had already finished.
+
+        Raises:
+            TaskResultDoesNotExist: there is no such task, or it is another backend's.
+        """
+        id = _checked(result_id)
+        found = self._find(id)
+        if found is None and self.settings.has_outbox:
+            taken = _outbox().cancel(id, self.settings.databases, self.alias)
+            # A mover that was killed may have put it, and left its row.
+            found = self._find(id)
+            if taken and found is None:
+                return True
+        if found is None:
+            raise TaskResultDoesNotExist(result_id)
         try:
-            id = str(uuid.UUID(result_id))
-        except (ValueError, TypeError, AttributeError):
+            return queues[found[1]].cancel(id)
+        except JobNotFound:
             raise TaskResultDoesNotExist(result_id) from None
+
+    def progress(self, result_id: str) -> Progress | None:
+        """Return how far a task is, as it last said itself; None where it said nothing."""
+        found = self._find(_checked(result_id))
+        return None if found is None else found[0].progress
+
+    def _find(self, id: str) -> tuple[JobRecord, str] | None:
         for alias in conf.queue_settings():
             if self.queues and alias not in self.queues:
                 continue
@@ -113,16 +241,21 @@ class LocalQueueBackend(BaseTaskBackend):
             if record is None or record.task is None:
                 continue
             if record.headers.get("backend", self.alias) == self.alias:
-                return results.of_record(record, queues[alias], alias, self.alias)
-        raise TaskResultDoesNotExist(result_id)
+                return record, alias
+        return None
+
+    def _result(self, record: JobRecord, alias: str) -> LocalTaskResult:
+        return results.of_record(
+            record, queues[alias], alias, self.alias, self.settings.moved_tasks
+        )
 
     def close(self) -> None:
         """Nothing to close: the queues are the process', this object is a thread's."""
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """Report names in QUEUES that are no aliases of LOCALQUEUE (E009)."""
+        """Report what is wrong in QUEUES (E009) and OPTIONS (E020, E021)."""
         known = conf.queue_settings()
-        return [
+        messages: list[CheckMessage] = [
             Error(
                 f"TASKS[{self.alias!r}]['QUEUES'] names {name!r}, which LOCALQUEUE doesn't have.",
                 hint=f"Add it to LOCALQUEUE. {conf.suggestion(name, known)}",
@@ -131,30 +264,61 @@ class LocalQueueBackend(BaseTaskBackend):
             for name in sorted(self.queues, key=str)
             if name not in known
         ]
+        messages += [
+            Error(problem.message, hint=problem.hint, id=f"django_localqueue.{problem.id}")
+            for problem in self.problems
+        ]
+        if self.settings.has_outbox and not apps.is_installed(OUTBOX_APP):
+            messages.append(
+                Error(
+                    f"TASKS[{self.alias!r}] uses the outbox, and its app is not installed.",
+                    hint=f"Add {OUTBOX_APP!r} to INSTALLED_APPS and run migrate.",
+                    id="django_localqueue.E021",
+                )
+            )
+        return messages
 
 
-def _new_id() -> str:
-    """Return a new UUID, version 7: ordered by time, to a fraction of a microsecond."""
-    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
-    fraction = rest * 4096 // 1_000_000
-    value = milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
-    return str(uuid.UUID(int=value))
+def enqueue_many(calls: Iterable[Call]) -> list[TaskResult[Any, Any]]:
+    """Enqueue many calls of tasks, made by ``call``; results in their order.
 
-
-def _check_name(task: Task[Any, Any]) -> None:
-    """Refuse a task that a worker would not find by its name."""
-    path = task.module_path
-    if task.func.__module__ == "__main__":
-        raise InvalidTask(
-            f"The task {path} is defined in the script that is run, where a worker can't import"
-            " it; move it into a module."
+    Calls of one of our backends that are for one queue go into one transaction; those
+    of other backends are enqueued one by one.
+    """
+    calls = list(calls)
+    found: dict[int, TaskResult[Any, Any]] = {}
+    ours: dict[str, list[int]] = {}
+    for index, (task, args, kwargs) in enumerate(calls):
+        if isinstance(task_backends[task.backend], LocalQueueBackend):
+            ours.setdefault(task.backend, []).append(index)
+        else:
+            found[index] = task.enqueue(*args, **kwargs)
+    for alias, indexes in ours.items():
+        backend = task_backends[alias]
+        assert isinstance(backend, LocalQueueBackend)
+        found.update(
+            zip(indexes, backend.enqueue_many([calls[index] for index in indexes]), strict=True)
         )
+    return [found[index] for index in range(len(calls))]
+
+
+def _checked(result_id: Any) -> str:
     try:
-        found = results.find_task(path)
-    except Exception as error:
-        raise InvalidTask(f"A worker can't import the task {path}: {error}") from error
-    if found.func is not task.func:
-        raise InvalidTask(
-            f"The name {path} is another task than the one enqueued; a worker would run the wrong"
-            " one."
+        return str(uuid.UUID(result_id))
+    except (ValueError, TypeError, AttributeError):
+        raise TaskResultDoesNotExist(result_id) from None
+
+
+def _outbox() -> Any:
+    """Return the module of the outbox, whose models need its app to be installed."""
+    if not apps.is_installed(OUTBOX_APP):
+        raise ImproperlyConfigured(
+            f"The outbox needs its app: add {OUTBOX_APP!r} to INSTALLED_APPS and run migrate."
         )
+    return import_module("django_localqueue.tasks.outbox")
+
+
+__all__ = [
+    "LocalQueueBackend",
+    "enqueue_many",
+]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
-from collections.abc import Sequence
-from typing import Any
+import random
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import SuspiciousOperation
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -14,7 +19,21 @@ from django_localqueue import conf
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.queues import queues
 from django_localqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus
-from django_localqueue.types import Attempt, ErrorRecord, Job, JobRecord, State, to_datetime
+from django_localqueue.types import (
+    Attempt,
+    ErrorRecord,
+    JobRecord,
+    Progress,
+    State,
+    to_datetime,
+)
+
+if TYPE_CHECKING:
+    from django_localqueue.tasks.backend import LocalQueueBackend
+
+    _TaskResult = TaskResult[Any, Any]
+else:
+    _TaskResult = TaskResult
 
 STATUSES: dict[State, TaskResultStatus] = {
     "ready": TaskResultStatus.READY,
@@ -28,13 +47,84 @@ STATUSES: dict[State, TaskResultStatus] = {
 ENDED_BY_HAND = ("cancelled", "discarded", "expired")
 
 
-def find_task(path: str) -> Task[Any, Any]:
+#: Seconds between two looks of ``wait``: they grow from the first to the last.
+FIRST_LOOK, LAST_LOOK = 0.005, 0.25
+
+_aliases: weakref.WeakKeyDictionary[BaseQueue, str] = weakref.WeakKeyDictionary()
+
+
+class LocalTaskResult(_TaskResult):
+    """Django's ``TaskResult``, and what a queue can do with it beyond."""
+
+    __slots__ = ()
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """Wait until the task has finished, refresh this result and return it.
+
+        Args:
+            timeout: seconds to wait at most; None: for ever.
+
+        Raises:
+            TimeoutError: it has not finished in that time.
+            TaskResultDoesNotExist: the job is gone, as after its retention.
+        """
+        for pause in _pauses(timeout):
+            self.refresh()
+            if self.is_finished:
+                return self
+            if pause is None:
+                break
+            time.sleep(pause)
+        raise TimeoutError(f"The task {self.id} has not finished in {timeout} seconds.")
+
+    async def await_(self, timeout: float | None = None) -> Self:
+        """``wait`` for asynchronous code."""
+        for pause in _pauses(timeout):
+            await self.arefresh()
+            if self.is_finished:
+                return self
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+        raise TimeoutError(f"The task {self.id} has not finished in {timeout} seconds.")
+
+    def cancel(self) -> bool:
+        """Keep a waiting task from running, or ask a running one to stop.
+
+        Returns:
+            True where it was or will be cancelled, False where it had already finished.
+        """
+        return self._backend().cancel(self.id)
+
+    async def acancel(self) -> bool:
+        """``cancel`` for asynchronous code."""
+        return await sync_to_async(self.cancel, thread_sensitive=True)()
+
+    def progress(self) -> Progress | None:
+        """Return how far the task is, as it last said itself; None where it said nothing."""
+        return self._backend().progress(self.id)
+
+    async def aprogress(self) -> Progress | None:
+        """``progress`` for asynchronous code."""
+        return await sync_to_async(self.progress, thread_sensitive=True)()
+
+    def _backend(self) -> LocalQueueBackend:
+        return cast("LocalQueueBackend", self.task.get_backend())
+
+
+def find_task(path: str, moved: Mapping[str, str] | None = None) -> Task[Any, Any]:
     """Return the task of this dotted path.
+
+    Args:
+        path: where it was when the job was put.
+        moved: where tasks are now that were renamed or moved since.
 
     Raises:
         ImportError: nothing has this path.
         SuspiciousOperation: what has it is not a task of this path, so it is not run.
     """
+    if moved:
+        path = moved.get(path, path)
     found = import_string(path)
     if not isinstance(found, Task) or found.module_path != path:
         raise SuspiciousOperation(f"{path!r} is not a task; nothing but a declared task is run.")
@@ -43,10 +133,16 @@ def find_task(path: str) -> Task[Any, Any]:
 
 def alias_of(queue: BaseQueue) -> str:
     """Return the alias of LOCALQUEUE that this queue has; the queue's name where it has none."""
+    known = _aliases.get(queue)
+    if known is not None:
+        return known
     aliases = [alias for alias in queues if queues.settings(alias).name == queue.name]
     if len(aliases) > 1:
         aliases = [alias for alias in aliases if queues[alias].store_key == queue.store_key]
-    return aliases[0] if aliases else queue.name
+    if not aliases:
+        return queue.name
+    _aliases[queue] = aliases[0]
+    return aliases[0]
 
 
 def when(microseconds: Any) -> datetime.datetime | None:
@@ -61,14 +157,18 @@ def when(microseconds: Any) -> datetime.datetime | None:
 
 
 def variant(
-    task: Task[Any, Any], job: Job | JobRecord, queue_alias: str, backend: str
+    task: Task[Any, Any],
+    priority: int,
+    headers: Mapping[str, Any],
+    queue_alias: str,
+    backend: str,
 ) -> Task[Any, Any]:
     """Return the task as it was enqueued: with its priority, queue, backend and time."""
     wanted: dict[str, Any] = {
-        "priority": job.priority,
+        "priority": priority,
         "queue_name": queue_alias,
         "backend": backend,
-        "run_after": when(job.headers.get("run_after")),
+        "run_after": when(headers.get("run_after")),
     }
     if all(getattr(task, name) == value for name, value in wanted.items()):
         return task
@@ -80,7 +180,7 @@ def make(
     *,
     id: str,
     status: TaskResultStatus,
-    enqueued_at: int,
+    enqueued_at: int | None,
     args: Any,
     kwargs: Any,
     backend: str,
@@ -88,9 +188,9 @@ def make(
     finished_at: int | None = None,
     errors: Sequence[TaskError] = (),
     worker_ids: Sequence[str] = (),
-) -> TaskResult[Any, Any]:
+) -> LocalTaskResult:
     """Return a result; times in microseconds. Its arguments are normalized to JSON."""
-    return TaskResult(
+    return LocalTaskResult(
         task=task,
         id=id,
         status=status,
@@ -107,10 +207,14 @@ def make(
 
 
 def of_record(
-    record: JobRecord, queue: BaseQueue, alias: str, backend: str
-) -> TaskResult[Any, Any]:
+    record: JobRecord,
+    queue: BaseQueue,
+    alias: str,
+    backend: str,
+    moved: Mapping[str, str] | None = None,
+) -> LocalTaskResult:
     """Return the result of a stored job; see ``get_result`` for what is raised."""
-    task = find_task(record.task or "")
+    task = find_task(record.task or "", moved)
     undecodable = record.reason == "undecodable"
     payload = {} if undecodable else queue.serializer.loads(record.payload)
     started = [attempt.started_at for attempt in record.history]
@@ -123,7 +227,7 @@ def of_record(
     if record.reason in ENDED_BY_HAND:
         errors.append(task_error(ErrorRecord(message=f"The job was {record.reason}.")))
     result = make(
-        variant(task, record, alias, backend),
+        variant(task, record.priority, record.headers, alias, backend),
         id=record.id,
         status=status,
         enqueued_at=record.headers.get("enqueued_at", record.created_at),
@@ -158,3 +262,19 @@ def set_fields(result: TaskResult[Any, Any], **fields: Any) -> None:
     """Change a result, which Django declares frozen and changes like this itself."""
     for name, value in fields.items():
         object.__setattr__(result, name, value)
+
+
+def _pauses(timeout: float | None) -> Iterator[float | None]:
+    """Yield how long to wait before each next look; None before the last one is given up."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause = FIRST_LOOK
+    while True:
+        rest = pause * random.uniform(0.7, 1)
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                yield None
+                return
+            rest = min(rest, left)
+        yield rest
+        pause = min(1.5 * pause, LAST_LOOK)

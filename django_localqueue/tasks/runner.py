@@ -2,63 +2,125 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from dataclasses import dataclass
+from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any
 
 from django_localqueue.exceptions import LocalQueueError, UndecodablePayload
-from django_localqueue.tasks import results
+from django_localqueue.tasks import options, results
+from django_localqueue.tasks.backend import LocalQueueBackend
 from django_localqueue.tasks.compat import (
     BaseTaskBackend,
-    TaskContext,
-    TaskResult,
     TaskResultStatus,
     normalize_json,
     task_backends,
     task_finished,
     task_started,
 )
-from django_localqueue.types import Attempt, ErrorRecord, Job, Settle
+from django_localqueue.tasks.context import JobContext
+from django_localqueue.tasks.signals import job_dead_lettered, job_retried
+from django_localqueue.types import Attempt, ErrorRecord, Job, Reason, Settle
 from django_localqueue.worker.django import call_async
 from django_localqueue.worker.executor import Running, check_result
+
+#: The newest form of a payload that this version reads; one without a version is of form 1.
+PAYLOAD_VERSION = 1
+
+
+@dataclass(slots=True)
+class _Run:
+    running: Running
+    result: results.LocalTaskResult
+    backend: BaseTaskBackend
+
+    @property
+    def sender(self) -> type[BaseTaskBackend]:
+        return type(self.backend)
 
 
 def run_task(running: Running) -> Settle:
     """Run the task that a job is a call of, and say how it ended.
 
-    A task that raises fails at once: the tasks framework has no retries. A task that
-    is gone, or isn't one, fails its job and nothing else.
+    A task that raises fails at once unless its options retry it. A task that is gone, or
+    isn't one, fails its job and nothing else.
     """
-    job = running.job
     try:
-        result, backend = _prepare(running)
+        run = _prepare(running)
     except BaseException as error:  # SystemExit too: importing a module can do anything
         running.log(logging.ERROR, "can't be run: %s: %s", type(error).__name__, error)
-        return Settle(job, "fail", error=ErrorRecord.of(error))
-    sender = type(backend)
-    task_started.send_robust(sender, task_result=result)
+        return _bury(running.job, LocalQueueBackend, None, error, "failed")
+    if getattr(getattr(run.backend, "settings", None), "tracing", False):
+        tracing = import_module("django_localqueue.tasks.tracing")
+        with tracing.running(running.job, run.result) as span:
+            settle = _run(run)
+            tracing.ended(span, settle)
+        return settle
+    return _run(run)
+
+
+def settle_error(job: Job, error: BaseException) -> Settle:
+    """Say what becomes of a task's job whose attempt was ended from outside, as by a timeout."""
     try:
-        value = _call(result)
+        policy = policy_of(job)
+    except Exception:
+        return Settle(job, "fail", error=ErrorRecord.of(error))
+    delay = _delay_before_retry(job, policy, error)
+    if delay is None:
+        return Settle(job, "fail", error=ErrorRecord.of(error))
+    return Settle(job, "nack", delay=delay, error=ErrorRecord.of(error))
+
+
+def policy_of(job: Job) -> options.JobOptions:
+    """Return the options of the task that a job is a call of; raises what importing it raises."""
+    backend = task_backends[job.headers.get("backend", "default")]
+    settings = getattr(backend, "settings", None)
+    task = results.find_task(job.task or "", getattr(settings, "moved_tasks", None))
+    policy = options.of_function(task.func)
+    if "options" in job.headers:
+        policy = options.options_from(job.headers["options"], "job_options").or_else(policy)
+    return policy if settings is None else policy.or_else(settings.job_options)
+
+
+def _run(run: _Run) -> Settle:
+    running, result = run.running, run.result
+    job = running.job
+    task_started.send_robust(run.sender, task_result=result)
+    try:
+        value = _call(run)
         check_result(job.queue, value)
     except BaseException as error:
         # SystemExit too: a task must not end the worker.
-        return _failed(running, result, sender, error)
+        return _raised(run, error)
     results.set_fields(
         result,
         _return_value=value,
         status=TaskResultStatus.SUCCESSFUL,
         finished_at=results.when(job.queue.now()),
     )
-    task_finished.send_robust(sender, task_result=result)
+    task_finished.send_robust(run.sender, task_result=result)
     return Settle(job, "ack", result=value)
 
 
-def _prepare(running: Running) -> tuple[TaskResult[Any, Any], BaseTaskBackend]:
+def _prepare(running: Running) -> _Run:
     job = running.job
-    task = results.find_task(job.task or "")
-    alias = job.headers.get("backend", task.backend)
-    backend = task_backends[alias]
+    headers = job.headers
+    alias = headers.get("backend")
+    backend = None if alias is None else task_backends[alias]
+    moved = getattr(getattr(backend, "settings", None), "moved_tasks", None)
+    task = results.find_task(job.task or "", moved)
+    if backend is None:
+        alias = task.backend
+        backend = task_backends[alias]
     data = job.data
+    if isinstance(data, dict) and data.get("version", PAYLOAD_VERSION) != PAYLOAD_VERSION:
+        raise UndecodablePayload(
+            f"The payload of a call of {job.task} is of version {data['version']!r}, and this"
+            f" worker knows {PAYLOAD_VERSION}: a newer django-localqueue wrote it. Upgrade the"
+            " worker, then retry the job."
+        )
     if not (
         isinstance(data, dict)
         and isinstance(data.get("args"), list)
@@ -70,18 +132,18 @@ def _prepare(running: Running) -> tuple[TaskResult[Any, Any], BaseTaskBackend]:
         )
     history = _history(job)
     result = results.make(
-        results.variant(task, job, results.alias_of(job.queue), alias),
+        results.variant(task, job.priority, headers, results.alias_of(job.queue), alias or ""),
         id=job.id,
         status=TaskResultStatus.RUNNING,
-        enqueued_at=job.headers.get("enqueued_at", job.created_at),
+        enqueued_at=headers.get("enqueued_at", job.created_at),
         args=data["args"],
         kwargs=data["kwargs"],
-        backend=alias,
+        backend=alias or "",
         started=[*(attempt.started_at for attempt in history), job.queue.now()],
         errors=results.errors_of(history),
         worker_ids=[*(attempt.worker for attempt in history), running.worker],
     )
-    return result, backend
+    return _Run(running, result, backend)
 
 
 def _history(job: Job) -> tuple[Attempt, ...]:
@@ -94,32 +156,72 @@ def _history(job: Job) -> tuple[Attempt, ...]:
     return record.history if record else ()
 
 
-def _call(result: TaskResult[Any, Any]) -> Any:
+def _call(run: _Run) -> Any:
+    result = run.result
     task = result.task
-    context: list[Any] = [TaskContext(task_result=result)] if task.takes_context else []
-    if iscoroutinefunction(task.func):
-        value = call_async(task.func, *context, *result.args, **result.kwargs)
+    context: list[Any] = []
+    if task.takes_context:
+        context = [JobContext(task_result=result, running=run.running)]
+    # What @job_options wraps is called itself: it takes no options from here.
+    function = getattr(task.func, options.ORIGINAL, task.func)
+    if iscoroutinefunction(function):
+        value = call_async(function, *context, *result.args, **result.kwargs)
     else:
-        value = task.func(*context, *result.args, **result.kwargs)
+        value = function(*context, *result.args, **result.kwargs)
     return normalize_json(value)
 
 
-def _failed(
-    running: Running,
-    result: TaskResult[Any, Any],
-    sender: type[BaseTaskBackend],
-    error: BaseException,
-) -> Settle:
+def _raised(run: _Run, error: BaseException) -> Settle:
+    running, result = run.running, run.result
     job = running.job
     record = ErrorRecord.of(error)
     assert record is not None
     result.errors.append(results.task_error(record))
+    delay = None
+    if not running.cancel_requested:
+        try:
+            delay = _delay_before_retry(job, policy_of(job), error)
+        except Exception as broken:  # a backoff function of the project's, say
+            running.log(logging.ERROR, "can't be retried: its options raised %r", broken)
+    if delay is not None:
+        results.set_fields(result, status=TaskResultStatus.READY)
+        running.log(
+            logging.WARNING,
+            "raised %s in attempt %d and runs again in %.1f s: %s",
+            record.error_class,
+            job.attempts,
+            delay,
+            record.message,
+        )
+        with contextlib.suppress(Exception):
+            job_retried.send_robust(
+                run.sender, job=job, task_result=result, delay=delay, error=error
+            )
+        return Settle(job, "nack", delay=delay, error=record)
     results.set_fields(
         result, status=TaskResultStatus.FAILED, finished_at=results.when(job.queue.now())
     )
-    running.log(logging.ERROR, "failed: %s: %s", record.error_class, record.message)
+    running.log(logging.WARNING, "failed: %s: %s", record.error_class, record.message)
     # Called while the exception is handled: the receiver that logs it takes it from there.
-    task_finished.send_robust(sender, task_result=result)
-    return Settle(
-        job, "fail", error=record, reason="cancelled" if running.cancel_requested else "failed"
-    )
+    task_finished.send_robust(run.sender, task_result=result)
+    reason: Reason = "cancelled" if running.cancel_requested else "failed"
+    return _bury(job, run.sender, result, error, reason, record)
+
+
+def _delay_before_retry(job: Job, policy: options.JobOptions, error: BaseException) -> float | None:
+    most = job.queue.max_retries if job.max_retries is None else job.max_retries
+    if job.attempts > most:
+        return None  # the queue would make it a dead letter
+    return policy.delay_before_retry(job.attempts, error)
+
+
+def _bury(
+    job: Job,
+    sender: type[BaseTaskBackend],
+    result: results.LocalTaskResult | None,
+    error: BaseException,
+    reason: Reason,
+    record: ErrorRecord | None = None,
+) -> Settle:
+    job_dead_lettered.send_robust(sender, job=job, task_result=result, error=error, reason=reason)
+    return Settle(job, "fail", error=record or ErrorRecord.of(error), reason=reason)

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from django_localqueue import InvalidInput, UnknownQueue, queues
 from django_localqueue.tasks import LocalQueueBackend
-from django_localqueue.tasks.backend import _new_id
+from django_localqueue.tasks.calls import new_id as _new_id
 from django_localqueue.tasks.compat import (
     InvalidTask,
     TaskResultStatus,

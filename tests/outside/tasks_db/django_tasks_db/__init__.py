@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from unittest import mock
 
-from django_localqueue.tasks import LocalQueueBackend, backend, compat
+from django_localqueue.tasks import LocalQueueBackend, calls, compat
 
 __all__ = ["DatabaseBackend", "compat"]
 
@@ -15,7 +15,7 @@ def _new_id() -> str:
 
 
 # Ours are UUIDs of version 7, ordered by time; the suite asks for any of version 4.
-mock.patch.object(backend, "_new_id", new=_new_id).start()
+mock.patch.object(calls, "new_id", new=_new_id).start()
 
 
 class DatabaseBackend(LocalQueueBackend):

@@ -1,0 +1,165 @@
+"""Moving jobs from the outboxes to their queues, each once.
+
+A batch is put in one transaction of its queue while its rows are locked in the database, and
+then they are deleted. Killed in between, the mover leaves rows whose jobs were put; its successor
+puts them with ``once``, so that nothing is put again, even what has meanwhile run and gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+
+from django_localqueue import conf
+from django_localqueue.exceptions import InvalidInput, UnknownQueue
+from django_localqueue.outbox.pending import PendingJob
+from django_localqueue.queues import queues
+from django_localqueue.types import NewJob
+
+logger = logging.getLogger("django_localqueue.outbox")
+
+APP = "django_localqueue.outbox"
+#: Seconds for which a queue remembers what was put from an outbox, at least.
+REMEMBERED = 86_400.0
+#: Seconds between two looks for what may be forgotten.
+FORGETTING = 3_600.0
+
+_forget_at = 0.0
+
+
+def is_used() -> bool:
+    """Whether this project has an outbox to look after."""
+    return apps.is_installed(APP)
+
+
+def databases() -> list[str]:
+    """Return the aliases of the databases that have an outbox, as TASKS says."""
+    found: dict[str, None] = {}
+    for entry in conf.tasks().values():
+        options = entry.get("OPTIONS") or {}
+        if not isinstance(options, dict):
+            continue
+        if "databases" in options or options.get("outbox"):
+            found.update(dict.fromkeys(options.get("databases") or [DEFAULT_DB_ALIAS]))
+    return [alias for alias in found if alias in connections]
+
+
+def move(limit: int = 500) -> int:
+    """Move up to ``limit`` jobs of each outbox to their queues; return how many.
+
+    To be called again and again by one worker; several at once do no harm. Jobs of one
+    transaction arrive in their order, those for one queue together.
+
+    Raises:
+        DatabaseError: a database can't be used.
+        NotStored, OutcomeUnknown: a queue can't be; what was moved before stays moved.
+    """
+    if not is_used():
+        return 0
+    moved = sum(move_from(alias, limit) for alias in databases())
+    global _forget_at
+    if time.monotonic() >= _forget_at:
+        _forget_at = time.monotonic() + FORGETTING
+        forget()
+    return moved
+
+
+def move_from(database: str, limit: int = 500) -> int:
+    """Move up to ``limit`` jobs of one database's outbox; return how many. Raises as ``move``."""
+    from django_localqueue.outbox.models import OutboxJob
+
+    connection = connections[database]
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
+    waiting = OutboxJob.objects.using(database).filter(error="")
+    if not waiting.exists():
+        return 0
+    with transaction.atomic(using=database):
+        # SQLite has no row locks, and must not look before it has the lock of all.
+        waiting.filter(pk=-1).update(error="")
+        rows = list(waiting.select_for_update().order_by("pk")[:limit])
+        done: list[int] = []
+        by_queue: dict[str, list[OutboxJob]] = {}
+        for row in rows:
+            by_queue.setdefault(row.queue, []).append(row)
+        for alias, some in by_queue.items():
+            refused = _put(alias, [(row.pk, row.pending) for row in some])
+            for row in some:
+                if row.pk in refused:
+                    logger.error(
+                        "The job %s (%s) in the outbox can't be put into %s: %s",
+                        *(row.job_id, row.task, alias, refused[row.pk]),
+                    )
+                    OutboxJob.objects.using(database).filter(pk=row.pk).update(
+                        error=refused[row.pk]
+                    )
+                else:
+                    done.append(row.pk)
+        OutboxJob.objects.using(database).filter(pk__in=done).delete()
+    return len(done)
+
+
+def forget() -> int:
+    """Let the queues forget jobs that were moved long ago; return how many.
+
+    Those whose rows are still in an outbox are remembered on.
+    """
+    forgotten = 0
+    for alias in conf.queue_settings():
+        queue = queues[alias]
+        while ids := queue.once_ids(REMEMBERED, 500):
+            kept = _still_there(ids)
+            gone = [id for id in ids if id not in kept]
+            queue.forget_once(gone)
+            forgotten += len(gone)
+            if len(ids) < 500 or not gone:
+                break
+    return forgotten
+
+
+def _still_there(ids: Sequence[str]) -> set[str]:
+    from django_localqueue.outbox.models import OutboxJob
+
+    found: set[str] = set()
+    for database in databases():
+        rows = OutboxJob.objects.using(database).filter(job_id__in=ids)
+        found.update(rows.values_list("job_id", flat=True))
+    return found
+
+
+def _put(alias: str, rows: Sequence[tuple[int, str]]) -> dict[int, str]:
+    """Put the jobs of rows; return why some can't be, by the keys of their rows."""
+    try:
+        queue = queues[alias]
+    except (UnknownQueue, ImproperlyConfigured) as error:
+        return dict.fromkeys((key for key, _ in rows), str(error))
+    now = queue.now()
+    jobs: list[NewJob] = []
+    refused: dict[int, str] = {}
+    for key, pending in rows:
+        try:
+            jobs.append(PendingJob.loads(pending).new_job(now))
+        except (InvalidInput, ValueError, TypeError, KeyError) as error:
+            refused[key] = str(error)
+    try:
+        if jobs:
+            queue.put_many(jobs, once=True)
+    except InvalidInput:
+        kept = [row for row in rows if row[0] not in refused]
+        refused.update(_one_by_one(alias, kept, now))
+    return refused
+
+
+def _one_by_one(alias: str, rows: Iterable[tuple[int, str]], now: int) -> dict[int, str]:
+    refused: dict[int, str] = {}
+    for key, pending in rows:
+        try:
+            queues[alias].put_many([PendingJob.loads(pending).new_job(now)], once=True)
+        except InvalidInput as error:
+            refused[key] = str(error)
+    return refused
