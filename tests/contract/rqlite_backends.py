@@ -22,8 +22,6 @@ from tests.fakes.rqlite import FakeCluster
 from tests.fakes.versions import V10, VERSIONS
 from tests.rqlite.nodes import RealCluster
 
-TABLES = (*("messages", "history", "ops", "queues", "workers", "duties", "rates", "schedules"),)
-
 
 class TwoClocks:
     """A wall clock and a clock of leases, which pass as the test tells them to."""
@@ -123,7 +121,9 @@ class RealNodes(RqliteBackend):
         cluster = _cluster(self._nodes, store)
         if store not in self._emptied:
             self._emptied.add(store)
-            names = [f"localqueue_{table}" for table in TABLES]
+            from django_localqueue.backends.rqlite.schema import TABLES
+
+            names = [name for name in TABLES if name != "localqueue_meta"]
             sql = "SELECT count(*) FROM sqlite_master WHERE name = 'localqueue_messages'"
             answer = cluster.post(0, "/db/query?level=strong", [sql]).json()
             if answer["results"][0]["values"][0][0]:
