@@ -10,7 +10,8 @@ machine does falls on both.
 
 The bare loop posts one INSERT at a time with ``requests``, as the transport's design does. A
 second one, "bare, http.client", does the same with the leanest client that Python has: beside
-it nothing is gained by how a request is sent.
+it nothing is gained by how a request is sent. "floor" is the least that a claim and an exchange
+can be: a table of four columns and one index, without any rule of a queue, over our own client.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import secrets
 import shlex
 import statistics
 import sys
@@ -32,6 +34,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.environment import machine
 from django_localqueue.backends.rqlite import RqliteQueue
+from django_localqueue.transports.client import RqliteClient
 from django_localqueue.types import Job, NewJob, Settle
 from django_localqueue.worker import Worker
 from tests.rqlite.nodes import RealCluster, find_rqlited
@@ -41,6 +44,8 @@ EXCHANGED, BATCH, FILL = 20, 500, 2_000
 SHALLOW = 1_000
 NAMES = ("shallow", "deep", "groups", "batch")
 BARE, LEAN = "bare", "bare, http.client"
+
+_FLOOR_HEAD = "SELECT id FROM floor INDEXED BY floor_ready WHERE st=0 ORDER BY id"
 
 Verb = Callable[[], int]
 """Does something once and returns how many jobs that was."""
@@ -59,6 +64,7 @@ class Bench:
         self._body = json.dumps([["INSERT INTO bare (payload) VALUES (?)", json.dumps(PAYLOAD)]])
         self._lean = http.client.HTTPConnection(urlsplit(cluster.urls[self.leader]).netloc)
         cluster.execute(["CREATE TABLE bare (id INTEGER PRIMARY KEY, payload TEXT NOT NULL)"])
+        self._floor = Floor(cluster, (given.rounds + 1) * given.n * (EXCHANGED // 5 + 1))
 
     def measure(self) -> None:
         """Fill the queues, then measure every verb in every round; the first one warms up."""
@@ -103,6 +109,8 @@ class Bench:
             "ack": (self._ack, n),
             "put_many of 500": (lambda: self._put_many(batch), max(1, n // 20)),
             "exchange of 20": (lambda: self._exchange(batch), max(1, n // 5)),
+            "floor, claim": (self._floor.claim, n),
+            "floor, exchange of 20": (self._floor.exchange, max(1, n // 5)),
             "claim, deep": (lambda: self._claim(deep), n),
             "put, deep": (lambda: self._put(deep), n),
             "claim, groups": (lambda: self._claim(groups), n),
@@ -175,6 +183,44 @@ class Bench:
         url = f"{self.cluster.urls[self.leader]}/status"
         raft = self.cluster.session.get(url, timeout=30).json()["store"]["raft"]
         return int(raft["last_log_index"])
+
+
+class Floor:
+    """Rows that are claimed and acked in the fewest words there are."""
+
+    def __init__(self, cluster: RealCluster, rows: int) -> None:
+        self._client = RqliteClient(cluster.urls)
+        self._held: list[Any] = []
+        self._token = ""
+        cluster.execute(
+            [
+                "CREATE TABLE floor"
+                " (id INTEGER PRIMARY KEY, st INTEGER NOT NULL, tok TEXT, payload TEXT NOT NULL)",
+                "CREATE INDEX floor_ready ON floor (id) WHERE st = 0",
+                [
+                    "INSERT INTO floor (st, payload) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL"
+                    " SELECT i + 1 FROM n WHERE i < ?2) SELECT 0, ?1 FROM n",
+                    json.dumps(PAYLOAD), rows + 1_000,
+                ],
+            ]
+        )  # fmt: skip
+
+    def claim(self) -> int:
+        sql = f"UPDATE floor SET st=1,tok=? WHERE id=({_FLOOR_HEAD} LIMIT 1) RETURNING id,payload"
+        return len(self._client.execute([[sql, self._next()]])[0].rows)
+
+    def exchange(self) -> int:
+        ack = "UPDATE floor SET st=2 WHERE id IN(SELECT value FROM json_each(?)) AND tok=?"
+        sql = f"UPDATE floor SET st=1,tok=? WHERE id IN({_FLOOR_HEAD} LIMIT ?) RETURNING id,payload"
+        statements: list[list[Any]] = [[ack, json.dumps(self._held), self._token]]
+        statements.append([sql, self._next(), EXCHANGED])
+        rows = self._client.execute(statements)[-1].rows
+        self._held = [row[0] for row in rows]
+        return len(rows)
+
+    def _next(self) -> str:
+        self._token = secrets.token_urlsafe(16)
+        return self._token
 
 
 def summary(rounds: list[dict[str, float]]) -> list[dict[str, Any]]:
