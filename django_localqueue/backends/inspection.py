@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -47,6 +48,14 @@ class InspectableQueue(ABC):
     @abstractmethod
     def stats(self) -> Stats:
         """Return the counts of this queue, one consistent snapshot across processes."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """Look for damage in the whole store; return what is wrong, in words, or nothing.
+
+        SQLite's own integrity check, and what must hold among the jobs. It reads everything, as of
+        one moment, while others go on.
+        """
 
     @abstractmethod
     def lookup(self, id: str) -> JobRecord | None:
@@ -232,11 +241,35 @@ class InspectableQueue(ABC):
     def vacuum(self) -> None:
         """Give unused space back to the disk. Locks the whole store while it runs."""
 
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the whole store, every queue in it, to the new file ``path``.
+
+        The copy is of one moment and made while others go on; it is on the disk when this
+        returns. Raises ``InvalidInput`` where something is at ``path``, ``StoreFull`` or
+        ``StoreUnavailable`` where it can't be written; then nothing is left there.
+        """
+        target = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+        if not isinstance(target, str) or not target or "\x00" in target:
+            raise InvalidInput(
+                "path must be the path of a new file, as text or a pathlib.Path, and it is"
+                f" {path!r}."
+            )
+        target = os.path.abspath(target)
+        if os.path.lexists(target):
+            raise InvalidInput(
+                f"{target} is there already, and a backup overwrites nothing; choose another name"
+                " or remove it."
+            )
+        self._backup(target)
+
     def now(self) -> int:
         """The store's wall time, microseconds since the epoch."""
         return time.time_ns() // 1_000
 
     # ---- what a backend does
+
+    @abstractmethod
+    def _backup(self, target: str) -> None: ...
 
     @abstractmethod
     def _list(self, filter: JobFilter, limit: int, after: tuple[int, int] | None) -> Page: ...

@@ -11,12 +11,13 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
-from django_localqueue.exceptions import QueueClosed
+from django_localqueue.exceptions import QueueClosed, StoreUnavailable
 from django_localqueue.transports.answers import Answer, Broken, Level, Result
 from django_localqueue.transports.carrier import Carrier, missing
 from django_localqueue.transports.cluster import Pause, Request, Steps, Timeouts
+from django_localqueue.transports.nodes import Node
 from django_localqueue.transports.statements import Statement
 from django_localqueue.transports.tls import Tls, refused_by_peer, tls_error, tls_text
 
@@ -96,6 +97,51 @@ class RqliteClient(Carrier):
     ) -> tuple[Result, ...]:
         """Read; see ``Cluster.query``."""
         return self.run(self.cluster.query(statements, level=level))
+
+    def fetch_backup(self, file: BinaryIO) -> None:
+        """Write the database, as a SQLite file of one moment, to ``file``.
+
+        Any node gives it, a follower by way of the leader. Raises ``StoreUnavailable`` with what
+        each of them answered.
+        """
+        refusals, tried = [], set[Node]()
+        while (node := self.cluster.nodes.next(tried)) is not None:
+            tried.add(node)
+            file.seek(0)
+            file.truncate()
+            try:
+                refusal = self._fetch(node, file)
+            except (self._urllib3.exceptions.HTTPError, self._requests.RequestException) as error:
+                refusal = self._broken(error).text
+            if refusal is None:
+                return
+            refusals.append(f"{node.url}: {refusal}")
+        raise StoreUnavailable(f"No node gave a backup: {'; '.join(refusals)}.")
+
+    def _fetch(self, node: Node, file: BinaryIO) -> str | None:
+        """Write a node's backup; return why there is none."""
+        timeouts = self.cluster.timeouts
+        response = self._pool(node.url).urlopen(
+            "GET",
+            "/db/backup",
+            headers=self.cluster.headers,
+            retries=False,
+            redirect=False,
+            timeout=self._urllib3.Timeout(timeouts.connect, timeouts.read),
+            preload_content=False,
+        )
+        if response.status != 200:
+            text = response.read(200).decode("utf-8", "replace").strip()
+            response.close()
+            return f"HTTP {response.status} {text}".strip()
+        first = True
+        while piece := response.read(_CHUNK):
+            if first and not piece.startswith(b"SQLite format 3\0"):
+                response.close()
+                return "the answer is no SQLite file"
+            first = False
+            file.write(piece)
+        return "the answer is empty" if first else None
 
     def close(self) -> None:
         """Close the connections of this process; every later verb raises ``QueueClosed``."""

@@ -101,9 +101,9 @@ class Cluster:
         self.timeouts = timeouts or Timeouts()
         self._monotonic = monotonic
         self._jitter = jitter
-        self._headers = {"content-type": "application/json"}
+        self.headers = {"content-type": "application/json"}
         if login is not None:
-            self._headers["authorization"] = login.header()
+            self.headers["authorization"] = login.header()
 
     def execute(
         self,
@@ -228,7 +228,7 @@ class Cluster:
         return Request(
             f"{node.url}/db/{call.endpoint}?{'&'.join(options)}",
             call.body,
-            self._headers,
+            self.headers,
             min(self.timeouts.connect, left),
             min(self.timeouts.read, left),
             left,

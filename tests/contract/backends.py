@@ -5,6 +5,7 @@ A further kind of queue is one more class here and its entries in ``BACKENDS``.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import pytest
 
 from django_localqueue.backends.base import BaseQueue
+from django_localqueue.exceptions import QueueClosed
 
 
 class Clock(Protocol):
@@ -126,6 +128,12 @@ class SQLiteBackend(Backend):
             f"queue = SimpleQueue({str(self._folder / 'process')!r},"
             f" durability={self._durability!r})\n"
         )
+
+    def end(self) -> None:
+        for queue in {queue.store_key: queue for queue in self._opened}.values():
+            with contextlib.suppress(QueueClosed):
+                assert queue.check() == []
+        self.close()
 
     def reboot(self) -> None:
         self.close()

@@ -47,6 +47,11 @@ class Database:
     def close(self) -> None:
         self._connection.close()
 
+    def file(self) -> bytes:
+        """Return the database as the bytes of a SQLite file."""
+        with self.lock:
+            return self._connection.serialize()
+
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run a statement directly, as a test sees the database."""
         with self.lock:

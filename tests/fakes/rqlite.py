@@ -195,6 +195,10 @@ class FakeCluster:
         connection: Connection,
         login: str | None,
     ) -> Reply | None:
+        if endpoint == "backup" and connection.method == "GET":
+            if not self._may(login, "backup"):
+                return Reply(401)
+            return Reply(200, self.database.file())
         needs = {"execute": {"execute"}, "query": {"query"}, "request": {"execute", "query"}}
         if endpoint not in needs:
             return Reply(404)

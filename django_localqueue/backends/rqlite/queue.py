@@ -25,6 +25,7 @@ from django_localqueue.backends.rqlite import (
     listing,
     records,
     repairs,
+    safety,
     statements,
     stores,
 )
@@ -416,6 +417,14 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         repairs.set_paused(shared, self.name, False)
         shared.promoted.pop(self.name, None)
         shared.bell.ring()
+
+    def check(self) -> list[str]:
+        """Look for damage as ``BaseQueue.check``; the leader reads its own copy."""
+        found = self._store().read(safety.questions())
+        return safety.faults([[row[0] for row in result.rows] for result in found])
+
+    def _backup(self, target: str) -> None:
+        safety.backup(self._store().client, target)
 
     def vacuum(self) -> None:
         """Raise ``NotStored``: each node gives space back by itself, if started so."""

@@ -511,6 +511,12 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
     def resume(self) -> None:
         (self._store or self._open()).set_paused(self.name, False)
 
+    def check(self) -> list[str]:
+        return (self._store or self._open()).check()
+
+    def _backup(self, target: str) -> None:
+        (self._store or self._open()).backup(target)
+
     def vacuum(self) -> None:
         (self._store or self._open()).vacuum()
 

@@ -106,6 +106,7 @@ impl Store {
         slot.writer = None;
         drop(slot);
         *lock(&self.reader) = None;
+        self.wait_for_asides();
         self.checkpointer.close();
         self.syncer.close();
         if counts_hold {

@@ -9,6 +9,9 @@ mod failpoint;
 
 mod access;
 mod activity;
+mod aside;
+mod backup;
+mod check;
 mod checkpoint;
 mod claim;
 mod clock;

@@ -48,7 +48,7 @@ pub(super) fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// A new name in a folder is durable once the folder is synced; SQLite doesn't see to that.
-fn sync_folder(folder: &Path) -> Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|file| file.sync_all())
         .map_err(|error| unusable(folder, "synced", &error))

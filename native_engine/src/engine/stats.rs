@@ -9,7 +9,7 @@ use super::error::Result;
 use super::records::{State, Stats};
 use super::scan::Times;
 use super::store::{Patience, Store};
-use super::tally::{Counts, Known, Tally};
+use super::tally::{Counts, Tally};
 use super::wal_index;
 use super::writer::queue_id;
 
@@ -107,18 +107,17 @@ fn look_at(
     }) else {
         return Ok(Look::Missed);
     };
-    let Known { epoch, base, moved, .. } = known;
-    if let Some(base) = base {
-        let counts = std::array::from_fn(|state| base[state] + moved[state]);
+    if let Some(counts) = known.counts() {
         return Ok(Look::Done(stats(db, queue, times, counts)?));
     }
     let counts = count_all(db, queue)?;
-    let base = std::array::from_fn(|state| counts[state] - moved[state]);
-    let base = Base { queue, epoch, counts: base };
+    let base = std::array::from_fn(|state| counts[state] - known.moved[state]);
+    let base = Base { queue, epoch: known.epoch, counts: base };
     Ok(Look::Counted(stats(db, queue, times, counts)?, Some(base)))
 }
 
-fn count_all(db: &Connection, queue: i64) -> rusqlite::Result<Counts> {
+/// Counts the jobs of a queue, row by row.
+pub(super) fn count_all(db: &Connection, queue: i64) -> rusqlite::Result<Counts> {
     let count = |sql: &str| -> rusqlite::Result<i64> {
         db.prepare_cached(sql)?.query_row([queue], |row| row.get(0))
     };

@@ -83,6 +83,8 @@ pub struct Store {
     pub(super) presence: Presence,
     pub(super) liveness: Liveness,
     pub(super) recounts: AtomicU64,
+    /// Held while a long look has a connection of its own.
+    pub(super) aside: Mutex<()>,
     closed: AtomicBool,
     pub(super) pid: u32,
 }
@@ -120,6 +122,7 @@ impl Store {
             reader: Mutex::new(None),
             checkpointer: Checkpointer::default(),
             recounts: AtomicU64::new(0),
+            aside: Mutex::default(),
             presence: Presence::default(),
             closed: AtomicBool::new(false),
             pid: std::process::id(),
@@ -333,7 +336,7 @@ impl Store {
         })
     }
 
-    fn error(&self, error: &rusqlite::Error, start: Instant) -> Error {
+    pub(super) fn error(&self, error: &rusqlite::Error, start: Instant) -> Error {
         let path = self.path.as_deref().unwrap_or(Path::new(":memory:"));
         match Error::from_sqlite(error, path) {
             Error::Busy { path, .. } => {

@@ -48,9 +48,16 @@ struct Slot {
 pub(super) struct Known {
     pub(super) commit: Commit,
     pub(super) epoch: u64,
-    /// None where nobody has counted yet.
-    pub(super) base: Option<Counts>,
+    base: Option<Counts>,
     pub(super) moved: Counts,
+}
+
+impl Known {
+    /// How many jobs there are; None where nobody has counted yet.
+    pub(super) fn counts(&self) -> Option<Counts> {
+        let base = self.base?;
+        Some(std::array::from_fn(|state| base[state] + self.moved[state]))
+    }
 }
 
 impl Tally {

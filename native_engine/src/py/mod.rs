@@ -455,6 +455,14 @@ impl Store {
         detached(py, |patience| self.0.set_paused(queue, paused, patience))
     }
 
+    fn backup(&self, py: Python<'_>, target: &str) -> PyResult<()> {
+        detached(py, |patience| self.0.backup(Path::new(target), patience))
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        detached(py, |patience| self.0.check(patience))
+    }
+
     fn vacuum(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, |patience| self.0.vacuum(patience))
     }
