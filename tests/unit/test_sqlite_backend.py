@@ -318,7 +318,8 @@ def test_whatever_a_serializer_raises_makes_an_undecodable_job(folder: Path) -> 
 
 
 def test_headers_that_cannot_be_decoded_make_an_undecodable_job(queue: SQLiteQueue) -> None:
-    queue._join().store.put(queue.name, [(b"1", "id", 0, 0, None, None, None, b"not JSON")])
+    plain = (b"1", "id", 0, 0, None, None, None)
+    queue._join().store.put(queue.name, [(*plain, b"not JSON", None, None, 0, None)])
     assert queue.get_many(1) == []
     assert queue.stats().failed == 1
 
