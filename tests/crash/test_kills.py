@@ -116,14 +116,22 @@ def test_a_fault_in_the_file_is_seen(what: str, file: Path) -> None:
 def test_a_run_sees_what_was_lost(damage: str | None, problem: str | None, tmp_path: Path) -> None:
     told = in_a_process(
         f"""
-        import random, sqlite3
+        import random, sqlite3, time
         from collections import Counter
         from pathlib import Path
         from tests.crash import run
-        run.MEMBERS = ("producer", "worker")
+        run.MEMBERS, run.OPENING, run.UNARMED = ("producer", "worker"), (), 100
         damage = {damage!r}
 
         class Damaged(run.Round):
+            def _kill(self, kills):
+                acks = 0
+                while acks < 10:  # so that there is something to lose
+                    time.sleep(0.05)
+                    ledgers = [path.read_text() for path in self._folder.glob("worker*.ledger")]
+                    acks = sum(text.count('"verb": "ack"') for text in ledgers)
+                super()._kill(kills)
+
             def _drain(self):
                 super()._drain()
                 if damage:
