@@ -31,8 +31,8 @@ RULES = Rules(
 PATIENCE = 60.0
 
 
-def record(folder: Path, durability: str, seconds: float, rng: random.Random) -> list[Event]:
-    """Let processes work on a new store in ``folder`` for so long; return all that they did."""
+def record(folder: Path, durability: str, calls: int, rng: random.Random) -> list[Event]:
+    """Let processes make so many calls, or more, on a new store; return all that they did."""
     store, file = folder / "store", folder / "record"
     store.mkdir(parents=True)
     processes = []
@@ -42,10 +42,9 @@ def record(folder: Path, durability: str, seconds: float, rng: random.Random) ->
         environment = shim.environment(store, file)
         processes.append(subprocess.Popen(command, cwd=shim.ROOT, env=environment))
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not (store / "localqueue.db").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(seconds)
+        deadline = time.monotonic() + 2 * PATIENCE
+        while _answered(store) < calls and time.monotonic() < deadline:
+            time.sleep(0.1)
         (folder / "quiet").touch()
         (folder / "stop").touch()
         codes = [process.wait(PATIENCE) for process in processes]
@@ -55,6 +54,10 @@ def record(folder: Path, durability: str, seconds: float, rng: random.Random) ->
             process.wait()
     assert not any(codes), codes
     return read(file)
+
+
+def _answered(store: Path) -> int:
+    return sum(path.read_bytes().count(b'{"done": ') for path in store.glob("*.ledger"))
 
 
 class Player:
@@ -76,6 +79,8 @@ class Player:
                 call = line.get("done")
                 if call is None or call["outcome"] != OK or event.name.startswith("threads"):
                     continue  # of threads it can't be said whose write it was
+                if not _promises(call):
+                    continue
                 if self.disk.unsynced(event.pid, "-wal"):
                     early.append(str(Call(**call)))
         return early
@@ -123,6 +128,13 @@ class Player:
         lost = Audit("queue", history, records, stats, RULES).problems
         lost += _uncounted(history, records)
         return {"lost": lost, "unsound": list(scan.faults(folder / "localqueue.db"))}
+
+
+def _promises(call: dict[str, Any]) -> bool:
+    """Whether a call that went well told its caller anything that must last."""
+    if call["verb"] in ("take", "exchange"):
+        return bool(call["facts"].get("held") or call["facts"].get("settles"))
+    return call["verb"] in ("put", "settle", "extend", "_deal", "_bulk", "_once")
 
 
 def _uncounted(history: History, records: list[dict[str, Any]]) -> list[str]:

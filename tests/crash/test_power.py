@@ -22,12 +22,12 @@ Recorded = Callable[[str], list[Event]]
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """Return what processes did to a store of this durability for some seconds, recorded once."""
+    """Return what processes did to a store of this durability, recorded once."""
 
     @cache
     def events(durability: str) -> list[Event]:
         folder = tmp_path_factory.mktemp("power") / "run"
-        return power.record(folder, durability, 2, random.Random(SEED))
+        return power.record(folder, durability, 500, random.Random(SEED))
 
     return events
 
@@ -52,7 +52,7 @@ class TestFull:
     def test_it_survives_many(self, tmp_path: Path) -> None:
         for number in range(5):
             rng = random.Random(SEED + number)
-            events = power.record(tmp_path / f"run{number}", "full", 4, rng)
+            events = power.record(tmp_path / f"run{number}", "full", 2_000, rng)
             cut(events, tmp_path, 300)
 
     def test_a_disk_that_lies_about_its_syncs_loses_what_was_acknowledged(
