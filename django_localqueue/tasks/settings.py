@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
@@ -47,6 +48,13 @@ def parsed(alias: str, params: Mapping[str, Any]) -> tuple[BackendSettings, list
             values[key] = value
         else:
             problems.append(_problem(f"{where}[{key!r}] is {value!r}.", "Make it True or False."))
+    if values.get("tracing") and find_spec("opentelemetry") is None:
+        problems.append(
+            _problem(
+                f"{where}['tracing'] needs OpenTelemetry's API, which is not installed.",
+                "Install it: pip install 'django-localqueue[opentelemetry]'.",
+            )
+        )
     databases = given.get("databases", [DEFAULT_DB_ALIAS])
     if isinstance(databases, (list, tuple)) and databases and all(map(_is_text, databases)):
         values["databases"] = tuple(databases)
