@@ -21,7 +21,7 @@ from django_localqueue import SimpleQueue, conf
 from django_localqueue.management.commands.runqueueworker import Command
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(
     r"^(?:<!-- docs: (?P<how>[^\n]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S
 )
