@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(os.environ["OUTBOX_FOLDER"])
+DATABASES = os.environ.get("OUTBOX_DATABASES", "default").split()
 
 
 def set_up() -> None:
@@ -27,12 +28,15 @@ def set_up() -> None:
         INSTALLED_APPS=apps,
         USE_TZ=True,
         SECRET_KEY="tests only",
-        DATABASES={"default": json.loads(os.environ["OUTBOX_DATABASE"])},
+        DATABASES={
+            "default": json.loads(os.environ["OUTBOX_DATABASE"]),
+            "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(FOLDER / "other.db")},
+        },
         LOCALQUEUE={"default": {"LOCATION": FOLDER / "queue", "OPTIONS": {"durability": "normal"}}},
         TASKS={
             "default": {
                 "BACKEND": "django_localqueue.tasks.LocalQueueBackend",
-                "OPTIONS": {"outbox": True},
+                "OPTIONS": {"outbox": True, "databases": DATABASES},
             }
         },
     )
@@ -58,6 +62,20 @@ def enqueue(first: int, last: int) -> None:
         for number in range(first, last):
             note.enqueue(-1 - number)
         transaction.set_rollback(True)
+
+
+def enqueue_in_both() -> None:
+    """Enqueue by two databases, one after the other, and roll one transaction of each back."""
+    from django.db import transaction
+
+    from tests.integration.outbox_tasks import note
+
+    for number in range(100):
+        database = DATABASES[number % 2]
+        with transaction.atomic(using=database):
+            note.enqueue(number, job_options={"database": database})
+            if number % 10 > 5:
+                transaction.set_rollback(True, using=database)
 
 
 def consume() -> None:
@@ -118,11 +136,17 @@ def main(act: str, *arguments: str) -> None:
             call_command("migrate", verbosity=0)
             enqueue(0, 20)
             move_and_die(arguments[0])
+        case "both":
+            for database in DATABASES:
+                call_command("migrate", verbosity=0, database=database)
+            enqueue_in_both()
         case "finish":
             consume()
             while mover.move(limit=15):
                 pass
             consume()
+        case "worker":
+            call_command("runqueueworker", verbosity=0)
         case "move":
             while True:
                 mover.move(limit=7)

@@ -139,3 +139,27 @@ def test_movers_killed_in_the_middle_of_their_work_move_each_job_once(site: Site
                 break
     assert site.run("finish") == 0
     assert site.ran() == list(range(300))
+
+
+def test_each_database_has_an_outbox_of_its_own(tmp_path: Path) -> None:
+    default = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "app.db")}
+    site = Site(tmp_path, default)
+    site.environment["OUTBOX_DATABASES"] = "default other"
+    assert site.run("both") == 0
+    assert site.run("finish") == 0
+    kept = [number for number in range(100) if number % 10 <= 5]
+    assert sorted(site.ran()) == kept
+    for parity in (0, 1):
+        ran = [number for number in site.ran() if number % 2 == parity]
+        assert ran == sorted(ran)
+
+
+def test_a_worker_moves_what_is_in_the_outbox(site: Site) -> None:
+    assert site.run("enqueue") == 0
+    worker = site.start("worker")
+    try:
+        with SimpleQueue(site.folder / "queue", durability="normal") as queue:
+            wait_for(lambda: queue.stats().acked == 300)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0

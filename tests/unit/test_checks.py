@@ -376,6 +376,18 @@ def test_w004_atomic_requests_and_enqueueing_at_once(
 
 
 @pytest.mark.parametrize(
+    "options", [{"enqueue_on_commit": True}, {"enqueue_on_commit": False}, {"outbox": True}]
+)
+def test_w004_is_silent_where_a_way_was_chosen(
+    settings: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
+) -> None:
+    monkeypatch.setitem(settings.DATABASES["default"], "ATOMIC_REQUESTS", True)
+    settings.TASKS = {"default": {**TASKS["default"], "OPTIONS": options}}
+    with one_queue(folder):
+        assert "W004" not in run()
+
+
+@pytest.mark.parametrize(
     ("console", "found"),
     [({}, True), ({"AUTO_REGISTER": True}, True), ({"AUTO_REGISTER": False}, False)],
 )
