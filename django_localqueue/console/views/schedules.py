@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from typing import Any
 
 from django.contrib import messages
@@ -17,7 +16,9 @@ from django_localqueue.console.redact import HIDDEN, redacted
 from django_localqueue.console.shared import ScheduleEntry, schedules_of
 from django_localqueue.console.stores import Unreadable, ask
 from django_localqueue.console.views.base import APP, ConsoleView
-from django_localqueue.types import JobRecord, NewJob
+from django_localqueue.schedules.acts import new_job
+from django_localqueue.schedules.cron import Timing
+from django_localqueue.types import JobRecord
 
 #: Microseconds that a schedule may be late before the page says so.
 LATE = 60_000_000
@@ -105,7 +106,10 @@ class ScheduleActView(ConsoleView):
     def pause(self, entry: ScheduleEntry, paused: bool) -> None:
         """Pause it or let it go on."""
         name = entry.record.name
-        answer = ask(entry.alias, lambda queue: queue.pause_schedule(name, paused))
+        timing = Timing(entry.record.expression, entry.record.timezone)
+        # times that passed meanwhile are not made up for
+        next_at = None if paused else timing.after(entry.now)
+        answer = ask(entry.alias, lambda queue: queue.pause_schedule(name, paused, next_at=next_at))
         if isinstance(answer, Unreadable):
             messages.error(self.request, answer.error)
             return
@@ -117,13 +121,11 @@ class ScheduleActView(ConsoleView):
     def run(self, entry: ScheduleEntry) -> None:
         """Put its job now; its own times stay as they are. Nothing is imported for that."""
         record = entry.record
-        data = {"args": list(record.args), "kwargs": dict(record.kwargs)}
-        id = str(uuid.uuid4())
-        job = NewJob(data, id, task=record.task, headers={"schedule": record.name})
+        job = new_job(record, entry.now)
         answer = ask(entry.alias, lambda queue: queue.put_many([job]))
         if isinstance(answer, Unreadable):
             messages.error(self.request, answer.error)
             return
-        ids = [(entry.alias, id)]
+        ids = [(entry.alias, str(job.job_id))]
         audit.record(self.request, Act("run_schedule", [entry.alias], ids=ids, name=record.name))
         messages.success(self.request, _("A job of the schedule “%s” was put.") % record.name)

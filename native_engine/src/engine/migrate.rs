@@ -77,10 +77,12 @@ CREATE TABLE history(
 /// Version 2, a part for each thing that it brings.
 const VERSION_2: &[&str] = &[DISCARDED, FAILURES, WORKERS, JOB_OPTIONS, ONCE];
 
-/// Counters of what went wrong, and of what was done by the minute, for an operator's pages.
+/// Counters of what went wrong, and of what was done by the minute, for an operator's pages;
+/// and the blocked jobs in the order of their ids, which only a grouped job enters.
 const FAILURES: &str = "
 ALTER TABLE messages ADD COLUMN failure INTEGER;
 ALTER TABLE queues ADD COLUMN rolled INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX m_behind ON messages(queue) WHERE state = 2;
 CREATE INDEX m_failure ON messages(failure, at) WHERE failure IS NOT NULL;
 CREATE TABLE failures(
   id INTEGER PRIMARY KEY,

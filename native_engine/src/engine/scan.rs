@@ -237,7 +237,8 @@ fn legs(filter: &Filter, after: Option<Cursor>) -> Vec<(&'static str, i64, i64)>
         )],
         State::Blocked => vec![(
             select_record!(
-                "NOT INDEXED WHERE queue = ?1 AND state = 2 AND id > ?2 AND ?3 IS NULL ORDER BY id"
+                "INDEXED BY m_behind WHERE queue = ?1 AND state = 2 AND id > ?2 AND ?3 IS NULL
+                 ORDER BY id"
             ),
             low,
             id,

@@ -1,0 +1,200 @@
+"""How long the console's pages take with a million jobs in each state.
+
+``python -m benchmarks.console [--rows 1000000] [--retry 100000]`` makes a store on SQLite, asks
+for each page as a logged-in superuser, without a network, and prints the median and the worst of
+several answers; then it retries many jobs at once through the console, while a worker in another
+process goes on. It exits with 1 if a page took longer than ``--limit`` milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+BASE = "/admin/django_localqueue"
+PAGES = {
+    "index": "/admin/",
+    "overview": f"{BASE}/queue/",
+    "overview, week": f"{BASE}/queue/?span=week",
+    "queue": f"{BASE}/queue/default/change/",
+    "dead letters": f"{BASE}/job/?state=failed",
+    "ready": f"{BASE}/job/?state=ready",
+    "delayed": f"{BASE}/job/?state=delayed",
+    "blocked": f"{BASE}/job/?state=blocked",
+    "processing": f"{BASE}/job/?state=processing",
+    "acked": f"{BASE}/job/?state=acked",
+    "errors": f"{BASE}/job/errors/",
+    "failed in a task": f"{BASE}/job/?state=failed&error=ValueError",
+    "workers": f"{BASE}/worker/",
+    "schedules": f"{BASE}/schedule/",
+}
+#: Takes jobs and acks them until it is ended; then prints how many, and the slowest in seconds.
+WORKER = """
+import signal, sys, time
+from django_localqueue import SimpleQueue
+from django_localqueue.exceptions import Empty
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+queue = SimpleQueue(sys.argv[1], durability="normal")
+done, worst = 0, 0.0
+print("ready", flush=True)
+try:
+    while True:
+        began = time.monotonic()
+        try:
+            queue.ack(queue.get(timeout=1))
+        except Empty:
+            continue
+        done += 1
+        worst = max(worst, time.monotonic() - began)
+finally:
+    print(done, worst, flush=True)
+"""
+
+
+def fill(store: Path, rows: int) -> None:
+    """Make a store with so many jobs in each state; the groups of failures as the engine counts."""
+    import sqlite3
+
+    from benchmarks.fill import fill as fill_states
+
+    fill_states(
+        store.parent, {"ready": rows, "delayed": rows, "failed": rows, "acked": rows}, groups=0
+    )
+    db = sqlite3.connect(store / "localqueue.db", isolation_level=None)
+    now = time.time_ns() // 1_000
+    db.execute("BEGIN")
+    # A thousand groups of blocked jobs behind leads, and leases that end in an hour.
+    db.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)"
+        " INSERT INTO messages(id, queue, state, prio, since, at, created, grp, payload)"
+        " SELECT ?2 + i, 1, iif(i < 1000, 0, 2), 0, ?2 + i, iif(i < 1000, ?2 + i, 0), ?2 + i,"
+        " 'g' || (i % 1000), x'7b7d' FROM n",
+        (rows, now - 3_600_000_000),
+    )
+    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
+    db.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)"
+        " INSERT INTO messages(id, queue, state, prio, since, at, attempts, receipt, created,"
+        " started, worker, payload) SELECT ?2 + i, 1, 3, 0, ?2 + i, ?3 + i, 1, i + 1, ?2 + i,"
+        " ?2 + i, 'bench', x'7b7d' FROM n",
+        (rows, now - 1_800_000_000, boot + 3_600_000_000),
+    )
+    db.execute(
+        "INSERT INTO failures(queue, err_class, place, task, total, first_at, last_at)"
+        " SELECT queue, coalesce(err_class, ''), coalesce(err_place, ''), coalesce(task, ''),"
+        " count(*), min(at), max(at) FROM messages WHERE state = 5 GROUP BY 1, 2, 3, 4"
+    )
+    db.execute("UPDATE messages SET failure = (SELECT id FROM failures) WHERE state = 5")
+    db.execute(
+        "INSERT INTO failure_counts SELECT failure, at / 300000000, count(*) FROM messages"
+        " WHERE failure IS NOT NULL GROUP BY 1, 2"
+    )
+    db.execute("COMMIT")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+def set_up(store: Path) -> Any:
+    """Configure Django on that store; return a client that is logged in."""
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    import django
+    from django.conf import settings
+
+    django.setup()
+    from django.core.management import call_command
+    from django.test import Client
+
+    settings.LOCALQUEUE = {"default": {"LOCATION": store, "OPTIONS": {"durability": "normal"}}}
+    settings.ALLOWED_HOSTS = ["*"]
+    call_command("migrate", verbosity=0)
+    from django.contrib.auth.models import User
+
+    client = Client()
+    client.force_login(User.objects.create_superuser("operator"))
+    return client
+
+
+def measure(client: Any, address: str, rounds: int) -> tuple[float, float]:
+    """Return median and worst milliseconds of a page, the first answer left out."""
+    times = []
+    for number in range(rounds + 1):
+        began = time.perf_counter()
+        response = client.get(address)
+        took = 1_000 * (time.perf_counter() - began)
+        assert response.status_code == 200, (address, response.status_code)
+        if number:
+            times.append(took)
+    return statistics.median(times), max(times)
+
+
+def retry(client: Any, store: Path, number: int) -> str:
+    """Retry so many jobs through the console beside a worker; say how long what took."""
+    from tests.unit.test_console.tools import Page
+
+    command = [sys.executable, "-c", WORKER, str(store)]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    worker.stdout.readline()
+    act = f"{BASE}/job/act/"
+    fields: dict[str, Any] = {
+        "act": "retry-all",
+        "filter": "state=failed",
+        "state": "failed",
+        "as_of": str(time.time_ns() // 1_000),
+        "confirmed": "1",
+    }
+    began = time.perf_counter()
+    longest, requests, done = 0.0, 0, 0
+    while True:
+        asked = time.perf_counter()
+        response = client.post(act, fields)
+        longest = max(longest, time.perf_counter() - asked)
+        requests += 1
+        if response.status_code != 200 or done >= number:
+            break
+        done = response.context_data["act"].total.done
+        fields = Page(response.content.decode()).fields
+        fields.pop("csrfmiddlewaretoken", None)
+    took = time.perf_counter() - began
+    worker.terminate()
+    acked, worst = worker.communicate(timeout=60)[0].split()[-2:]
+    return (
+        f"retry of {number}: {took:.1f} s in {requests} requests, the longest {longest:.1f} s;"
+        f" beside it a worker acked {acked} jobs, the slowest in {1_000 * float(worst):.0f} ms"
+    )
+
+
+def main() -> int:
+    """Run it; see the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--retry", type=int, default=100_000)
+    parser.add_argument("--limit", type=float, default=200.0, help="milliseconds a page may take")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        fill(store, options.rows)
+        client = set_up(store)
+        slow = []
+        for name, address in PAGES.items():
+            median, worst = measure(client, address, options.rounds)
+            print(f"{name:<18} {median:8.1f} ms  worst {worst:8.1f} ms", flush=True)
+            if median > options.limit:
+                slow.append(name)
+        if options.retry:
+            print(retry(client, store, options.retry), flush=True)
+    if slow:
+        print(f"Slower than {options.limit} ms: {', '.join(slow)}")
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
