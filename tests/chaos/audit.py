@@ -9,31 +9,9 @@ from typing import Any
 
 from tests.chaos.ledger import LOST, OK, REFUSED, UNKNOWN, WRONG, Call, History
 from tests.chaos.repairs import Repairs
-from tests.chaos.stores import LEASE_SECONDS, MAX_RETRIES, TIMEOUTS
+from tests.chaos.stores import ON_A_CLUSTER, Rules
 
 INFINITY = float("inf")
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What a run keeps: how its queue is set up, and how its clients may be treated.
-
-    ``margin`` is what the clocks of clients may differ by, ``longest`` how long a verb may take,
-    both in seconds; ``refusals`` begin the only errors that may refuse a good request.
-    """
-
-    lease_seconds: float
-    max_retries: int
-    margin: float
-    longest: float
-    refusals: tuple[str, ...]
-
-
-#: Half a round trip each, on a busy machine. A verb may read the clock and make the tables first,
-#: each within the total timeout.
-ON_A_CLUSTER = Rules(
-    LEASE_SECONDS, MAX_RETRIES, 0.4, 3 * TIMEOUTS.total + 5, ("ClusterUnavailable:",)
-)
 
 
 @dataclass
@@ -48,6 +26,8 @@ class Delivery:
     ends: float
     until: float = INFINITY
     settles: list[Call] = field(default_factory=list)
+    #: Its lease may last until then: an extension counts from a moment within its call.
+    latest: float = 0.0
 
     @property
     def since(self) -> float:
@@ -156,6 +136,9 @@ class Audit:
                     delivery.ends = max(delivery.ends, asked["ends"])
                     delivery.until = min(delivery.until, call.begin)
                     delivery.settles.append(_as_settle(call, asked, outcome))
+            if call.verb == "extend" and call.outcome in (OK, UNKNOWN):
+                delivery = found[call.who, call.facts["receipt"]]
+                delivery.latest = max(delivery.latest, call.end + self._lease)
             for held in call.facts.get("held", ()):
                 delivery = Delivery(
                     held["key"], held["group"], held["receipt"], call.who, call, held["ends"],
@@ -338,7 +321,7 @@ class Audit:
             elif (
                 self._queue
                 and call.outcome == OK
-                and call.begin > one.ends + self._margin
+                and call.begin > max(one.ends, one.latest) + self._margin
                 and not before
             ):
                 self._wrong("A lease held after its end", one)

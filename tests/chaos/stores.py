@@ -20,6 +20,28 @@ MAX_RETRIES = 3
 TIMEOUTS = Timeouts(connect=0.5, read=1.5, total=4.0)
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What a run keeps: how its queue is set up, and how its clients may be treated.
+
+    ``margin`` is what the clocks of clients may differ by, ``longest`` how long a verb may take,
+    both in seconds; ``refusals`` begin the only errors that may refuse a good request.
+    """
+
+    lease_seconds: float
+    max_retries: int
+    margin: float
+    longest: float
+    refusals: tuple[str, ...]
+
+
+#: Half a round trip each, on a busy machine. A verb may read the clock and make the tables first,
+#: each within the total timeout.
+ON_A_CLUSTER = Rules(
+    LEASE_SECONDS, MAX_RETRIES, 0.4, 3 * TIMEOUTS.total + 5, ("ClusterUnavailable:",)
+)
+
+
 @dataclass
 class Message:
     """What a producer puts; ``id`` makes it safe to put again."""

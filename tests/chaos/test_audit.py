@@ -51,6 +51,9 @@ class Story:
     ) -> Story:
         return self._call("operator", verb, at, outcome, {"key": key, "id": key, "done": done})
 
+    def extend(self, receipt: str, at: float) -> Story:
+        return self._call("worker0", "extend", at, OK, {"receipt": receipt})
+
     def _call(self, who: str, verb: str, at: float, outcome: str, facts: Any) -> Story:
         errors = {
             REFUSED: "ClusterUnavailable: no",
@@ -214,6 +217,13 @@ def test_a_lease_lost_before_its_end_is_seen() -> None:
 def test_a_lease_that_holds_after_its_end_is_seen() -> None:
     story = Story().put("a", 1).take("a", 2, "r").settle("r", 8)
     assert "A lease held after its end" in story.problems(record("a"))
+
+
+def test_a_lease_may_last_from_the_end_of_the_call_that_extended_it() -> None:
+    story = Story().put("a", 1).take("a", 2, "r").extend("r", 3).settle("r", 6)
+    assert story.problems(record("a")) == []
+    late = Story().put("a", 1).take("a", 2, "r").extend("r", 3).settle("r", 7)
+    assert "A lease held after its end" in late.problems(record("a"))
 
 
 def test_a_lease_told_to_end_at_a_wrong_time_is_seen() -> None:

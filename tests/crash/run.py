@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from django_localqueue.backends.sqlite import SQLiteQueue
-from tests.chaos.audit import Audit, Rules
+from tests.chaos.audit import Audit
 from tests.chaos.ledger import History, Ledger
-from tests.chaos.stores import QueueStore
+from tests.chaos.stores import QueueStore, Rules
 from tests.crash import scan
 from tests.crash.build import failpoints
 from tests.crash.clients import LEASE_SECONDS, MAX_RETRIES, ledgers
