@@ -27,6 +27,9 @@ class OutboxJob(models.Model):
         verbose_name = _("outbox job")
         verbose_name_plural = _("outbox jobs")
         ordering: ClassVar[list[str]] = ["id"]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["queue", "id"], name="localqueue_outbox_queue")
+        ]
 
     def __str__(self) -> str:
         return f"{self.task} {self.job_id}"

@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from django_localqueue import conf
-from django_localqueue.exceptions import InvalidInput, UnknownQueue
+from django_localqueue.exceptions import InvalidInput, LocalQueueError, UnknownQueue
 from django_localqueue.outbox.pending import PendingJob
 from django_localqueue.queues import queues
 from django_localqueue.types import NewJob
@@ -50,56 +50,63 @@ def databases() -> list[str]:
 
 
 def move(limit: int = 500) -> int:
-    """Move up to ``limit`` jobs of each outbox to their queues; return how many.
+    """Move up to ``limit`` jobs of each outbox to each queue; return how many.
 
     To be called again and again by one worker; several at once do no harm. Jobs of one
-    transaction arrive in their order, those for one queue together.
+    transaction that are for one queue arrive in their order.
 
     Raises:
         DatabaseError: a database can't be used.
-        NotStored, OutcomeUnknown: a queue can't be; what was moved before stays moved.
+        NotStored, OutcomeUnknown: a queue can't be; what could be moved is moved.
     """
     if not is_used():
         return 0
-    moved = sum(move_from(alias, limit) for alias in databases())
+    used = databases()
+    moved = sum(move_from(alias, limit) for alias in used)
     global _forget_at
-    if time.monotonic() >= _forget_at:
+    if used and time.monotonic() >= _forget_at:
         _forget_at = time.monotonic() + FORGETTING
         forget()
     return moved
 
 
 def move_from(database: str, limit: int = 500) -> int:
-    """Move up to ``limit`` jobs of one database's outbox; return how many. Raises as ``move``."""
+    """Move up to ``limit`` jobs for each queue from one database. Returns, raises as ``move``."""
     from django_localqueue.outbox.models import OutboxJob
 
     connection = connections[database]
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
     waiting = OutboxJob.objects.using(database).filter(error="")
-    if not waiting.exists():
-        return 0
+    moved = 0
+    trouble: LocalQueueError | None = None
+    for alias in list(waiting.order_by("queue").values_list("queue", flat=True).distinct()):
+        try:
+            moved += _move_to(alias, database, limit)
+        except LocalQueueError as error:  # a store that is down must not keep others waiting
+            trouble = trouble or error
+    if trouble is not None:
+        raise trouble
+    return moved
+
+
+def _move_to(alias: str, database: str, limit: int) -> int:
+    from django_localqueue.outbox.models import OutboxJob
+
+    waiting = OutboxJob.objects.using(database).filter(error="", queue=alias)
     with transaction.atomic(using=database):
         # SQLite has no row locks, and must not look before it has the lock of all.
         waiting.filter(pk=-1).update(error="")
         rows = list(waiting.select_for_update().order_by("pk")[:limit])
-        done: list[int] = []
-        by_queue: dict[str, list[OutboxJob]] = {}
+        refused = _put(alias, [(row.pk, row.pending) for row in rows])
         for row in rows:
-            by_queue.setdefault(row.queue, []).append(row)
-        for alias, some in by_queue.items():
-            refused = _put(alias, [(row.pk, row.pending) for row in some])
-            for row in some:
-                if row.pk in refused:
-                    logger.error(
-                        "The job %s (%s) in the outbox can't be put into %s: %s",
-                        *(row.job_id, row.task, alias, refused[row.pk]),
-                    )
-                    OutboxJob.objects.using(database).filter(pk=row.pk).update(
-                        error=refused[row.pk]
-                    )
-                else:
-                    done.append(row.pk)
+            if row.pk in refused:
+                logger.error(
+                    "The job %s (%s) in the outbox can't be put into %s: %s",
+                    *(row.job_id, row.task, alias, refused[row.pk]),
+                )
+                OutboxJob.objects.using(database).filter(pk=row.pk).update(error=refused[row.pk])
+        done = [row.pk for row in rows if row.pk not in refused]
         OutboxJob.objects.using(database).filter(pk__in=done).delete()
     return len(done)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, SuspiciousOperation
 from django.db import connections, transaction
 
 from django_localqueue import conf
@@ -171,7 +172,8 @@ class LocalQueueBackend(BaseTaskBackend):
         queue = queues[prepared.alias]
         record = queue.lookup(id)
         if record is not None and record.task is not None:
-            return self._result(record, prepared.alias)
+            with contextlib.suppress(ImportError, SuspiciousOperation):
+                return self._result(record, prepared.alias)
         # It is no call of a task, or gone by now: what is known of it is its id.
         status = results.STATUSES[id.state]
         results.set_fields(prepared.result, id=str(id), status=status)

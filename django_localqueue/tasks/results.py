@@ -164,6 +164,14 @@ def variant(
     backend: str,
 ) -> Task[Any, Any]:
     """Return the task as it was enqueued: with its priority, queue, backend and time."""
+    if (
+        task.run_after is None
+        and "run_after" not in headers
+        and task.priority == priority
+        and task.queue_name == queue_alias
+        and task.backend == backend
+    ):
+        return task
     wanted: dict[str, Any] = {
         "priority": priority,
         "queue_name": queue_alias,

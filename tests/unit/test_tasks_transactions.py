@@ -217,6 +217,19 @@ class TestOutbox:
         assert OutboxJob.objects.count() == 1
         assert mover.move() == 1
 
+    def test_a_queue_that_fails_keeps_no_other_waiting(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def busy(*args: Any, **kwargs: Any) -> Any:
+            raise StoreBusy("somebody has the lock")
+
+        enqueue_many([call(add, 1), call(send, "ann")])
+        with monkeypatch.context() as patched:
+            patched.setattr(queues["default"], "put_many", busy)
+            with pytest.raises(StoreBusy):
+                mover.move(limit=1)
+        assert (queues["emails"].stats().ready, OutboxJob.objects.count()) == (1, 1)
+
     def test_a_row_that_the_queue_refuses_stays_and_says_why(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -28,6 +28,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "outbox job",
                 "verbose_name_plural": "outbox jobs",
                 "ordering": ["id"],
+                "indexes": [models.Index(fields=["queue", "id"], name="localqueue_outbox_queue")],
             },
         ),
     ]
