@@ -230,6 +230,7 @@ class Store:
         min_priority: int,
         worker: str,
         timeout: float | None,
+        limits: Sequence[tuple[int | None, int, int] | None] | None = None,
     ) -> tuple[list[str | None], list[Delivery]]:
         """Settle, then claim.
 

@@ -120,15 +120,11 @@ def check_schedules(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 
 @register(TAG)
 def check_options_without_effect(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
-    """Options that this version, or this queue's backend, takes and doesn't act on (W009)."""
+    """Options that the backend of the queue doesn't act on (W009)."""
     return [
         Warning(
             f"LOCALQUEUE[{queue.alias!r}]['OPTIONS']['{key}'] has no effect"
-            + (
-                " in this version."
-                if key in conf.OPTIONS_WITHOUT_EFFECT
-                else f" on {queue.backend.rpartition('.')[2]}."
-            ),
+            f" on {queue.backend.rpartition('.')[2]}.",
             hint="Leave it out, or silence this check to keep it.",
             id="django_localqueue.W009",
         )

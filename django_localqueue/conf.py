@@ -34,17 +34,15 @@ OPTIONS = (
     "retention_seconds",
     "max_payload_bytes",
     "serializer",
+    "max_running",
+    "rate",
     "auth",
     "tls",
     "timeouts",
 )
-#: Options that are accepted and have no effect in this version.
-OPTIONS_WITHOUT_EFFECT = ("max_running", "rate")
 #: The types of options that are looked at here, since a message must not show the value, or
 #: since no backend looks at it.
 OPTION_TYPES: dict[str, tuple[type, ...]] = {
-    "max_running": (int,),
-    "rate": (str, int, float),
     "auth": (str, list, tuple),
     "tls": (dict,),
     "timeouts": (int, float, dict),
@@ -360,7 +358,7 @@ def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSet
     if not isinstance(options, Mapping):
         problems.append(_wrong_type(f"{where}['OPTIONS']", options, "a dict"))
         options = {}
-    known_options = (*OPTIONS, *OPTIONS_WITHOUT_EFFECT)
+    known_options = OPTIONS
     problems += _unknown(f"{where}['OPTIONS']", options, known_options)
     for key, types in OPTION_TYPES.items():
         if key in options and not _is_a(options[key], types):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.serializers import JSONSerializer
@@ -117,6 +118,50 @@ def number(value: object, name: str, low: float) -> float:
     if value < low:
         raise InvalidInput(f"{name} must be {low} or more, and it is {value}.")
     return value
+
+
+PERIODS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+#: Seconds' worth of a rate that may come at once: else high rates would need a claim a job.
+AT_ONCE = 0.05
+
+
+class Limits(NamedTuple):
+    """What bounds the claims of a queue, checked: microseconds between two, 0 for no rate."""
+
+    max_running: int | None
+    interval: int
+    burst: int
+
+
+def limits(max_running: object, rate: object) -> Limits | None:
+    """Return the limits of a queue; raises ``InvalidInput``."""
+    if max_running is None and rate is None:
+        return None
+    most = None if max_running is None else whole(max_running, "max_running", 1, 1_000_000)
+    if rate is None:
+        return Limits(most, 0, 1)
+    interval = max(1, round(MICROSECONDS / _per_second(rate)))
+    return Limits(most, interval, max(1, int(AT_ONCE * MICROSECONDS / interval)))
+
+
+def _per_second(rate: object) -> float:
+    hint = "rate must be jobs a second, or text such as '100/m' (s, m, h, d)"
+    number: object = rate
+    period = 1
+    if isinstance(rate, str):
+        text, _, unit = rate.partition("/")
+        if unit not in PERIODS:
+            raise InvalidInput(f"{hint}, and it is {rate!r}.")
+        period = PERIODS[unit]
+        try:
+            number = float(text)
+        except ValueError:
+            raise InvalidInput(f"{hint}, and it is {rate!r}.") from None
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise InvalidInput(f"{hint}, and it is {rate!r}.")
+    if not math.isfinite(number) or not 1e-6 <= number / period <= 1_000_000:
+        raise InvalidInput(f"{hint}; {rate!r} is out of range.")
+    return number / period
 
 
 def microseconds(value: object, name: str, *, positive: bool = False) -> int:

@@ -16,6 +16,7 @@ from django_localqueue.backends.arguments import (
     HEADERS,
     Message,
     Settlement,
+    limits,
     microseconds,
     number,
     optional_microseconds,
@@ -57,6 +58,11 @@ class BaseQueue(CoordinatingQueue):
         max_payload_bytes: the largest payload that ``put`` takes, serialized.
         retention_seconds: how long acked jobs are kept for ``prune``; None: for ever.
         serializer: how payloads become bytes.
+        max_running: how many of its jobs are in the hands of workers at a time, in all
+            processes together; None: any number.
+        rate: how often one is delivered, in all processes together: jobs a second, or
+            text such as ``"100/m"`` (s, m, h, d). Deliveries are spread evenly; what falls
+            within 50 ms may come at once.
 
     Raises:
         InvalidInput: an argument is of the wrong type or out of range.
@@ -77,6 +83,8 @@ class BaseQueue(CoordinatingQueue):
         max_payload_bytes: int = 1 << 20,
         retention_seconds: float | None = 86_400,
         serializer: Serializer | None = None,
+        max_running: int | None = None,
+        rate: str | float | None = None,
     ) -> None:
         self.name = text(name, "name")
         self.lease_seconds = seconds(lease_seconds, "lease_seconds", positive=True)
@@ -85,6 +93,9 @@ class BaseQueue(CoordinatingQueue):
         if retention_seconds is not None:
             seconds(retention_seconds, "retention_seconds")
         self.retention_seconds = retention_seconds
+        self.max_running = max_running
+        self.rate = rate
+        self._limits = limits(max_running, rate)
         for method in ("dumps", "loads"):
             if serializer is not None and not callable(getattr(serializer, method, None)):
                 raise InvalidInput(f"serializer must have {method}(), and it is {serializer!r}.")

@@ -201,7 +201,12 @@ impl Run {
             settlements.push(settlement);
             right.push(self.model.settle(job.id, job.receipt, *verb, *delay));
         }
-        let sources = [Source { queue: "q".to_owned(), lease: LEASE, max_retries: MAX_RETRIES }];
+        let sources = [Source {
+            queue: "q".to_owned(),
+            lease: LEASE,
+            max_retries: MAX_RETRIES,
+            limits: None,
+        }];
         let claim =
             Claim { want, sources: &sources, round_robin: false, min_priority: floor, worker: "w" };
         let zero = Some(Duration::ZERO);

@@ -165,7 +165,8 @@ fn a_put_wakes_a_waiting_claim_of_another_thread() {
         Store::open(Some(folder.path()), native_engine::engine::Options::default(), &()).unwrap();
     let waiter = store.clone();
     let waiting = thread::spawn(move || {
-        let sources = [Source { queue: "q".to_owned(), lease: LEASE, max_retries: 3 }];
+        let sources =
+            [Source { queue: "q".to_owned(), lease: LEASE, max_retries: 3, limits: None }];
         let claim = Claim {
             want: 1,
             sources: &sources,
@@ -188,7 +189,8 @@ fn a_wait_ends_by_interrupt_by_patience_and_by_close() {
         }
     }
     fn wait(store: &Arc<Store>, patience: &dyn Patience) -> Result<usize, Error> {
-        let sources = [Source { queue: "q".to_owned(), lease: LEASE, max_retries: 3 }];
+        let sources =
+            [Source { queue: "q".to_owned(), lease: LEASE, max_retries: 3, limits: None }];
         let claim = Claim {
             want: 1,
             sources: &sources,

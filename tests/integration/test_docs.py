@@ -285,11 +285,10 @@ def test_every_test_that_a_page_of_promises_names_exists(page: str) -> None:
         conf.QUEUE_KEYS,
         conf.TEST_KEYS,
         conf.OPTIONS,
-        tuple(conf.OPTIONS_WITHOUT_EFFECT),
         tuple(key.name.upper() for key in fields(conf.WorkerSettings)),
         tuple(key.name.upper() for key in fields(conf.ConsoleSettings)),
     ],
-    ids=["queue", "test", "options", "without-effect", "worker", "console"],
+    ids=["queue", "test", "options", "worker", "console"],
 )
 def test_every_setting_is_in_the_configuration_page(keys: tuple[str, ...]) -> None:
     text = (ROOT / "docs" / "configuration.md").read_text()

@@ -217,11 +217,11 @@ def test_e005_the_backport_is_missing(
         ({"OPTIONS": {"retention_seconds": -1}}, "['retention_seconds']: retention_seconds must"),
         ({"OPTIONS": {"durability": "none"}}, "['durability']: durability must be 'full' or"),
         ({"OPTIONS": {"serializer": 3}}, "['serializer']: serializer must have"),
-        ({"OPTIONS": {"rate": {}}}, "['OPTIONS']['rate'] is {}."),
+        ({"OPTIONS": {"rate": {}}}, "['OPTIONS']['rate']: rate must be jobs a second"),
         ({"OPTIONS": {"tls": "yes"}}, "['OPTIONS']['tls'] is 'yes'."),
         ({"OPTIONS": {"auth": 3}}, "['OPTIONS']['auth'] is 3."),
         ({"OPTIONS": {"timeouts": "3"}}, "['OPTIONS']['timeouts'] is '3'."),
-        ({"OPTIONS": {"max_running": True}}, "['OPTIONS']['max_running'] is True."),
+        ({"OPTIONS": {"max_running": True}}, "['OPTIONS']['max_running']: max_running must be"),
         ({"NAME": "x" * 256}, "name has 256 characters"),
         ({"LOCATION": ["http://10.0.0.1:4001"]}, "path must be the path of a folder"),
     ],
@@ -424,13 +424,6 @@ def test_w008_nobody_chose_the_location(settings: Any, tmp_path: Path) -> None:
     with override_settings(LOCALQUEUE={"default": {}}):
         assert str(tmp_path / "localqueue") in run(deploy=True)["W008"].msg
         assert "W008" not in run()
-
-
-@pytest.mark.parametrize("key", conf.OPTIONS_WITHOUT_EFFECT)
-def test_w009_an_option_that_has_no_effect_yet(folder: Path, key: str) -> None:
-    value = {"max_running": 2, "rate": "10/m"}
-    with one_queue(folder, OPTIONS={key: value[key]}):
-        assert f"['{key}'] has no effect in this version." in run()["W009"].msg
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 from django_localqueue.backends.arguments import microseconds
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.backends.rqlite import fast, records, statements
+from django_localqueue.backends.rqlite import fast, limits, records, statements
 from django_localqueue.backends.rqlite.statements import SettleRow
 from django_localqueue.backends.rqlite.stores import SharedStore, after_a_write
 from django_localqueue.exceptions import LocalQueueError, OutcomeUnknown
@@ -40,7 +40,7 @@ class Claim:
         self.shared = shared
         self.want = want
         self._queues = list({queue.name: queue for queue in reversed(queues)}.values())[::-1]
-        self._sources = [
+        self._sources: list[statements.Source] = [
             (
                 queue.name,
                 microseconds(lease_seconds or queue.lease_seconds, "lease_seconds"),
@@ -48,6 +48,12 @@ class Claim:
             )
             for queue in self._queues
         ]
+        self._limited = any(queue._limits is not None for queue in self._queues)
+        if self._limited:
+            self._sources = [
+                (*source, *(queue._limits or (None, 0, 1)))
+                for source, queue in zip(self._sources, self._queues, strict=True)
+            ]
         self._round_robin = round_robin
         self._min_priority = min_priority
         self._worker = worker
@@ -62,7 +68,11 @@ class Claim:
     def look(self) -> float:
         """Return in how many seconds there may be something to claim; infinity: unknown."""
         now, boot = self.shared.times()
-        (found,) = self.shared.read(statements.outlook(self._sources, self._min_priority))
+        if self._limited:
+            look = limits.outlook(self._sources, self._min_priority, boot)
+        else:
+            look = statements.outlook(self._sources, self._min_priority)
+        (found,) = self.shared.read(look)
         soonest = math.inf
         for ready, due, lapse in found.rows:
             if ready:
@@ -96,11 +106,13 @@ class Claim:
         verdicts: list[str | None] = [None] * len(rows)
         short = fast.ack(op, now, boot, rows, want > 0) if rows else [fast.claims(op, now)]
         taken = None
+        more = int(self._limited and want > 0)  # statements behind the claim's own
         if short is not None:
             # Refused where a lease was lost, or where a copy of it was applied.
             with contextlib.suppress(GuardFailed):
                 claim = self._claim(op, now, boot, want, again=False)
-                taken = shared.execute([*short, *promote, *claim], fast.GUARD)[-1].rows
+                results = shared.execute([*short, *promote, *claim], fast.GUARD)
+                taken = results[-1 - more].rows
         if taken is None:
             with contextlib.nullcontext() if short is None else after_a_write():
                 settle = statements.settle(op, now, boot, rows) if rows else []
@@ -108,7 +120,7 @@ class Claim:
                 results = shared.execute([*settle, *promote, *claim])
             if rows:
                 verdicts = self._verdicts(op, results[len(settle) - 1].rows, len(rows))
-            taken = results[-2].rows if want else ()
+            taken = results[-2 - more].rows if want else ()
             if want and not taken:
                 # An earlier copy may have taken jobs; where this fails their leases run out.
                 with contextlib.suppress(LocalQueueError):
@@ -122,14 +134,15 @@ class Claim:
         shared.busy = bool(taken)
         self._promotes = not taken
         if len(taken) < want:  # the next has time to look, and more may be due than were promoted
-            for name, _, _ in self._sources:
+            for name, *_ in self._sources:
                 shared.promoted.pop(name, None)
         return verdicts, jobs, bad
 
     def _claim(self, op: str, now: int, boot: int, want: int, *, again: bool) -> list[Statement]:
         if not want:
             return []
-        return statements.claim(
+        claim = limits.claim if self._limited else statements.claim
+        return claim(
             op,
             now,
             boot,
@@ -154,7 +167,7 @@ class Claim:
     def _may_promote(self, now: int, boot: int) -> bool:
         """Whether something may be due or lapsed: looked at twice a second, and where none came."""
         promoted = self.shared.promoted
-        names = [name for name, _, _ in self._sources]
+        names = [name for name, *_ in self._sources]
         fresh = all(
             name in promoted
             and abs(now - promoted[name][0]) < PROMOTING

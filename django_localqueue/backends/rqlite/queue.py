@@ -76,7 +76,8 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
     Args:
         location: the URL of a node, ``http://`` or ``https://``, or a list with one for each.
         name: as ``BaseQueue``; so are ``lease_seconds``, ``max_retries``,
-            ``max_payload_bytes``, ``retention_seconds`` and ``serializer``.
+            ``max_payload_bytes``, ``retention_seconds``, ``serializer``, ``max_running`` and
+            ``rate``.
         auth: user and password, a pair or ``"user:password"``; they may also stand in the URLs.
         tls: paths of PEM files: ``ca``, ``cert``, ``key``, as ``transports.Tls``.
         timeouts: seconds to ``connect``, to ``read`` an answer, and in ``total`` for all
@@ -103,6 +104,8 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         max_payload_bytes: int = 1 << 20,
         retention_seconds: float | None = 86_400,
         serializer: Serializer | None = None,
+        max_running: int | None = None,
+        rate: str | float | None = None,
         auth: tuple[str, str] | str | None = None,
         tls: Tls | Mapping[str, str] | None = None,
         timeouts: Timeouts | Mapping[str, float] | float | None = None,
@@ -115,6 +118,8 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
             max_payload_bytes=max_payload_bytes,
             retention_seconds=retention_seconds,
             serializer=serializer,
+            max_running=max_running,
+            rate=rate,
         )
         if isinstance(auth, str):
             user, _, password = auth.partition(":")

@@ -206,8 +206,8 @@ def progress(queue: str, key: int, receipt: str, boot: int, value: str) -> list[
 
 # ---- claiming
 
-#: A queue to claim from: its name, lease and max_retries.
-Source = tuple[str, int, int]
+#: A queue to claim from: its name, lease and max_retries, and what ``limits`` adds.
+Source = tuple[Any, ...]
 #: The columns that a claim returns.
 CLAIMED = (
     *("id", "job_id", "receipt", "attempts", "max_retries", "prio", "grp", "task", "created"),
@@ -266,7 +266,7 @@ since=iif(grp IS NULL,since,max(?4,{schema.LAST_ID})),"""
 _SOURCE = """FROM json_each(?1) source
         CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
       WHERE q.id = localqueue_messages.queue)"""
-_CLAIM = f"""{_TAKE}at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
+CLAIM = f"""{_TAKE}at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
     receipt = ?3 || ':' || id || ':' || (SELECT source."key" {_SOURCE}
   WHERE id IN (SELECT job FROM (SELECT m.id AS job, source."key" AS source,
         row_number() OVER (PARTITION BY source."key" ORDER BY m.prio DESC, m.since, m.id) AS turn
@@ -318,17 +318,45 @@ def claim(
     ``turn`` is the index of the source that is first to take from when taking turns. A receipt
     is ``token``, the job's key, and the index of its source.
     """
+    if len(sources) > 1:
+        return claim_by(
+            CLAIM,
+            *(token, now, boot, sources, want),
+            floor=floor,
+            worker=worker,
+            turn=turn,
+            again=again,
+        )
     values = [boot, token, now, document([worker]), floor, want]
+    sql = _CLAIM_ONE if want == 1 else _CLAIM_FROM_ONE
+    return _once(sql, [document(sources[0]), *values], token, now, again)
+
+
+def claim_by(
+    sql: str,
+    token: str,
+    now: int,
+    boot: int,
+    sources: Sequence[Source],
+    want: int,
+    *,
+    floor: int,
+    worker: str,
+    turn: int | None,
+    again: bool,
+) -> list[Statement]:
+    """``claim`` by a statement that takes any number of sources, as ``CLAIM`` does."""
     count = len(sources)
-    if count == 1:
-        sql, named = _CLAIM_ONE if want == 1 else _CLAIM_FROM_ONE, document(sources[0])
-    else:
-        sql, named = _CLAIM, document(sources)
-        values += [0, 0, 1] if turn is None else [1, count - turn % count, count]
+    turns = [0, 0, 1] if turn is None else [1, count - turn % count, count]
+    values = [boot, token, now, document([worker]), floor, want, *turns]
+    return _once(sql, [document(sources), *values], token, now, again)
+
+
+def _once(sql: str, values: list[Any], token: str, now: int, again: bool) -> list[Statement]:
     if not again:
-        return [[f"{sql} RETURNING {_FACTS}", named, *values]]
+        return [[f"{sql} RETURNING {_FACTS}", *values]]
     return [
-        [f"{sql}{_NOT_CLAIMED} RETURNING {_FACTS}", named, *values],
+        [f"{sql}{_NOT_CLAIMED} RETURNING {_FACTS}", *values],
         [_HAS_CLAIMED, token, now],
     ]
 
@@ -344,7 +372,7 @@ def claimed(token: str, boot: int, sources: Sequence[Source]) -> Statement:
     return [_CLAIMED, document(sources), boot, token]
 
 
-_OUTLOOK = """SELECT
+OUTLOOK = """SELECT
     EXISTS (SELECT 1 FROM localqueue_messages INDEXED BY localqueue_ready
       WHERE queue = q.id AND state = 0 AND prio >= ?2),
     (SELECT at FROM localqueue_messages INDEXED BY localqueue_due
@@ -357,4 +385,4 @@ _OUTLOOK = """SELECT
 
 def outlook(sources: Sequence[Source], floor: int) -> list[Statement]:
     """Look whether and when there is something to claim; costs no Raft entry."""
-    return [[_OUTLOOK, document(sources), floor]]
+    return [[OUTLOOK, document(sources), floor]]

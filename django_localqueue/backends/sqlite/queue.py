@@ -73,7 +73,8 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             queue's own that lives as long as it is open; queues of this process with
             the same ``":memory:<any text>"`` share one.
         name: as ``BaseQueue``; so are ``lease_seconds``, ``max_retries``,
-            ``max_payload_bytes``, ``retention_seconds`` and ``serializer``.
+            ``max_payload_bytes``, ``retention_seconds``, ``serializer``, ``max_running`` and
+            ``rate``.
         durability: when ``put`` and the others return. ``"full"``: once the disk has
             it, so it survives a power cut; ``"normal"``: once it is committed, so it
             survives the process.
@@ -99,6 +100,8 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         max_payload_bytes: int = 1 << 20,
         retention_seconds: float | None = 86_400,
         serializer: Serializer | None = None,
+        max_running: int | None = None,
+        rate: str | float | None = None,
         clock: _native.ManualClock | None = None,
         lazy: bool = False,
     ) -> None:
@@ -109,6 +112,8 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             max_payload_bytes=max_payload_bytes,
             retention_seconds=retention_seconds,
             serializer=serializer,
+            max_running=max_running,
+            rate=rate,
         )
         if durability not in ("full", "normal"):
             raise InvalidInput(f"durability must be 'full' or 'normal', and it is {durability!r}.")
@@ -306,6 +311,9 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         shared = self._shared or self._join()
         deadline = None if timeout is None else time.monotonic() + timeout
         wait = min(WAIT, self.poll_interval)
+        limits = None
+        if any(queue._limits is not None for queue in queues):
+            limits = [queue._limits for queue in queues]
         losses: Sequence[str | None] | None = None
         settled = settlements
         while True:
@@ -317,6 +325,7 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
                 min_priority=min_priority,
                 worker=worker,
                 timeout=wait if timeout is None or timeout > wait else timeout,
+                limits=limits,
             )
             if losses is None:
                 losses = results

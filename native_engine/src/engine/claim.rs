@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 
 use super::error::Result;
+use super::limits::{allowance, note};
 use super::records::{Claim, Delivery, Source, Verb};
 use super::settle::{Delivered, LAPSES, bury, lapse};
 use super::store::{Patience, Store};
@@ -129,6 +130,10 @@ fn take(
     claimed: &mut Claimed,
 ) -> rusqlite::Result<usize> {
     let source = &claim.sources[index];
+    let want = match source.limits {
+        Some(limits) => want.min(allowance(write.db(), queue, limits, write.boot)?.jobs),
+        None => want,
+    };
     let mut taken = 0;
     while taken < want && !claimed.is_cut_short() {
         let picked = pick(write.db(), queue, claim.min_priority, want - taken, index)?;
@@ -150,6 +155,9 @@ fn take(
             claimed.jobs.push(job);
             taken += 1;
         }
+    }
+    if let Some(limits) = source.limits {
+        note(write.db(), queue, limits, write.boot, taken)?;
     }
     Ok(taken)
 }
@@ -252,7 +260,7 @@ impl Store {
                     .next()
                     .transpose()?;
                 if let Some(queue) = known {
-                    look(db, queue, claim.min_priority, &mut outlook)?;
+                    look(db, queue, claim.min_priority, source, self.clock.boot(), &mut outlook)?;
                 }
             }
             let (now, boot) = (self.clock.wall(), self.clock.boot());
@@ -263,13 +271,27 @@ impl Store {
     }
 }
 
-fn look(db: &Connection, queue: i64, floor: i64, outlook: &mut Outlook) -> rusqlite::Result<()> {
-    outlook.ready |= db
+fn look(
+    db: &Connection,
+    queue: i64,
+    floor: i64,
+    source: &Source,
+    boot: i64,
+    outlook: &mut Outlook,
+) -> rusqlite::Result<()> {
+    let mut ready = db
         .prepare_cached(
             "SELECT 1 FROM messages INDEXED BY m_ready
              WHERE queue = ?1 AND state = 0 AND prio >= ?2 LIMIT 1",
         )?
         .exists((queue, floor))?;
+    let mut allowed_at = None;
+    if ready && let Some(limits) = source.limits {
+        let allowance = allowance(db, queue, limits, boot)?;
+        ready = allowance.jobs > 0;
+        allowed_at = allowance.not_before;
+    }
+    outlook.ready |= ready;
     let first = |sql: &str| -> rusqlite::Result<Option<i64>> {
         db.prepare_cached(sql)?.query_map([queue], |row| row.get(0))?.next().transpose()
     };
@@ -281,6 +303,6 @@ fn look(db: &Connection, queue: i64, floor: i64, outlook: &mut Outlook) -> rusql
     )?;
     let earlier = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
     outlook.due = earlier(outlook.due, due);
-    outlook.lapse = earlier(outlook.lapse, lapse);
+    outlook.lapse = earlier(earlier(outlook.lapse, lapse), allowed_at);
     Ok(())
 }

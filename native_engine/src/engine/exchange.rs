@@ -115,8 +115,13 @@ impl Store {
         patience: &dyn Patience,
     ) -> Result<(Vec<Option<LeaseLoss>>, Vec<Delivery>)> {
         let turn = self.turn.load(Ordering::Relaxed);
+        if wanted.sources.iter().any(|source| source.limits.is_some()) {
+            self.limited.store(true, Ordering::Relaxed);
+        }
         let (settled, mut claimed) = self.write(patience, |write| {
             let settled = settle_all(write, settlements)?;
+            // What ends lets another begin, where only so many may run.
+            write.ring |= !settlements.is_empty() && self.limited.load(Ordering::Relaxed);
             let claimed =
                 if wanted.want == 0 { Claimed::default() } else { claim(write, wanted, turn)? };
             Ok((settled, claimed))

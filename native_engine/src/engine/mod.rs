@@ -23,6 +23,7 @@ mod failures;
 mod fork;
 mod groups;
 mod inspect;
+mod limits;
 mod liveness;
 #[cfg_attr(target_os = "linux", path = "mapping_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "mapping_other.rs")]
@@ -55,7 +56,7 @@ pub use error::{Error, LeaseLoss, Result};
 pub use fork::{after_fork, before_fork};
 pub use records::{
     Action, Activity, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, FailureGroup,
-    Filter, Finished, Message, Page, Put, Record, Settlement, Source, State, Stats, Verb,
+    Filter, Finished, Limits, Message, Page, Put, Record, Settlement, Source, State, Stats, Verb,
 };
 pub use schedules::Schedule;
 pub use store::{Options, Patience, Store};

@@ -169,6 +169,19 @@ pub struct Source {
     pub lease: i64,
     /// How often its jobs are retried.
     pub max_retries: i64,
+    /// What bounds its claims, across all processes.
+    pub limits: Option<Limits>,
+}
+
+/// What bounds the claims of a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// So many jobs in the hands of workers at a time.
+    pub max_running: Option<i64>,
+    /// The time from one delivery to the next; 0 for none.
+    pub interval: i64,
+    /// So many deliveries may come at once.
+    pub burst: i64,
 }
 
 /// What to claim.

@@ -70,6 +70,8 @@ pub struct Store {
     pub(super) interrupted: AtomicBool,
     /// The last claim found work, so the next need not look before it locks.
     pub(super) busy: AtomicBool,
+    /// Some queue that this process claims from has limits.
+    pub(super) limited: AtomicBool,
     pub(super) turn: std::sync::atomic::AtomicUsize,
     /// How far each queue was pruned.
     pub(super) pruned: Mutex<HashMap<String, Cursor>>,
@@ -111,6 +113,7 @@ impl Store {
             shared,
             interrupted: AtomicBool::new(false),
             busy: AtomicBool::new(false),
+            limited: AtomicBool::new(false),
             turn: std::sync::atomic::AtomicUsize::new(0),
             pruned: Mutex::default(),
             syncer: Syncer::new(path.as_deref().unwrap_or(Path::new(""))),

@@ -99,6 +99,9 @@ type ErrorArgs = (String, String, String, String);
 type SettlementArgs =
     (String, i64, PyBackedStr, PyBackedStr, i64, i64, Option<Vec<u8>>, Option<ErrorArgs>, String);
 
+/// Most at a time, time between two, how many at once.
+type LimitArgs = (Option<i64>, i64, i64);
+
 /// One SQLite file with its named queues.
 #[pyclass(frozen, module = "django_localqueue._native")]
 struct Store(Arc<engine::Store>);
@@ -153,7 +156,8 @@ impl Store {
         detached(py, |patience| self.0.put_one(queue, payload, patience))
     }
 
-    #[pyo3(signature = (settlements, want, sources, *, round_robin, min_priority, worker, timeout))]
+    #[pyo3(signature = (settlements, want, sources, *, round_robin, min_priority, worker, timeout,
+        limits = None))]
     #[allow(clippy::too_many_arguments, reason = "one engine call, given by name")]
     fn exchange(
         &self,
@@ -165,11 +169,21 @@ impl Store {
         min_priority: i64,
         worker: &str,
         timeout: Option<f64>,
+        limits: Option<Vec<Option<LimitArgs>>>,
     ) -> PyResult<(Vec<Option<&'static str>>, Vec<Delivery>)> {
         let settlements = settlements.into_iter().map(settlement).collect::<PyResult<Vec<_>>>()?;
         let sources: Vec<_> = sources
             .into_iter()
-            .map(|(queue, lease, max_retries)| engine::Source { queue, lease, max_retries })
+            .enumerate()
+            .map(|(index, (queue, lease, max_retries))| {
+                let limits = limits.as_ref().and_then(|limits| limits.get(index).copied()?);
+                let limits = limits.map(|(max_running, interval, burst)| engine::Limits {
+                    max_running,
+                    interval,
+                    burst,
+                });
+                engine::Source { queue, lease, max_retries, limits }
+            })
             .collect();
         let claim = Claim { want, sources: &sources, round_robin, min_priority, worker };
         let timeout = timeout

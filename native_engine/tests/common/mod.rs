@@ -56,7 +56,7 @@ pub(crate) fn exchange(
     settlements: &[Settlement],
     want: usize,
 ) -> (Vec<Option<LeaseLoss>>, Vec<Delivery>) {
-    let sources = [Source { queue: "q".to_owned(), lease: LEASE, max_retries: 3 }];
+    let sources = [Source { queue: "q".to_owned(), lease: LEASE, max_retries: 3, limits: None }];
     let claim =
         Claim { want, sources: &sources, round_robin: false, min_priority: -100, worker: "w" };
     store.exchange(settlements, &claim, Some(Duration::ZERO), &()).unwrap()
