@@ -39,8 +39,8 @@ class Declared:
         """Return the alias of its queue; raises as ``record``."""
         return str(self._task().queue_name)
 
-    def record(self, now: int) -> ScheduleRecord:
-        """Return what a store keeps of it, due next after ``now``.
+    def check(self) -> tuple[Any, Timing, str]:
+        """Return its task, its times and its time zone; nothing is opened.
 
         Raises ``InvalidInput`` naming what is wrong.
         """
@@ -51,8 +51,14 @@ class Declared:
                 raise InvalidInput(f"There is no policy {value!r}; use one of {', '.join(known)}.")
         task = self._task()
         HEADERS.dumps([list(self.args), dict(self.kwargs)])
+        text(self.name, "name")
+        return task, timing, timezone
+
+    def record(self, now: int) -> ScheduleRecord:
+        """Return what a store keeps of it, due next after ``now``; raises as ``check``."""
+        task, timing, timezone = self.check()
         return ScheduleRecord(
-            name=text(self.name, "name"),
+            name=self.name,
             expression=self.expression,
             timezone=timezone,
             task=task.module_path,
@@ -150,7 +156,7 @@ def problems() -> Iterator[tuple[str, str]]:
             )
         seen[one.name] = one
         try:
-            one.record(0)
+            one.check()
         except (InvalidInput, LookupError) as error:
             yield f"{one.where}: {error}", "Correct the schedule, or remove it."
 
@@ -171,5 +177,17 @@ def _of_settings() -> Iterator[Declared]:
 
 
 def _job_options(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of each job beside its payload and ids."""
-    return {"priority": task.priority, "headers": {"backend": task.backend}}
+    """Return the fields of each job beside its payload and ids: what ``job_options`` say."""
+    from django_localqueue.tasks.calls import prepare
+    from django_localqueue.tasks.compat import InvalidTask
+
+    defaults = task.get_backend().settings.job_options
+    try:
+        prepared = prepare(task.backend, defaults, task, tuple(args), dict(kwargs))
+    except (InvalidTask, TypeError, ValueError) as error:
+        raise InvalidInput(f"Its task can't be enqueued: {error}") from error
+    job = dict(prepared.pending.job)
+    headers = {key: value for key, value in job.pop("headers").items() if key != "enqueued_at"}
+    for key in ("data", "job_id", "task"):
+        del job[key]
+    return {**job, "headers": headers}

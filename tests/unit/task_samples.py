@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from django_localqueue.tasks import job_options
 from django_localqueue.tasks.compat import TaskContext
 from django_localqueue.worker import current
 
@@ -87,3 +88,9 @@ first_replaced = replaced
 @task  # the same name again, as a decorator that wraps does
 def replaced() -> int:
     return 2
+
+
+@task
+@job_options(timeout=7, group="mails")
+def patient(name: str) -> None:
+    """One with options of its own."""

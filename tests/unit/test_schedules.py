@@ -16,7 +16,7 @@ from django_localqueue.schedules import declared, pause, resume, run_now, schedu
 from django_localqueue.schedules.chore import KEPT, Scheduler
 from django_localqueue.schedules.cron import Timing
 from django_localqueue.schedules.declared import problems
-from tests.unit.task_samples import add, send
+from tests.unit.task_samples import add, patient, send
 
 MINUTE = 60_000_000
 
@@ -324,3 +324,13 @@ class TestProblems:
 def test_an_unknown_schedule_is_named_with_the_known(clock: Clock) -> None:
     with pytest.raises(InvalidInput, match="there are none"):
         run_now("nobody")
+
+
+def test_its_jobs_have_the_options_of_the_task(clock: Clock) -> None:
+    schedule("* * * * *", args=("ann",))(patient)
+    look()
+    clock.go_on(1)
+    look()
+    job = queues["default"].get_nowait()
+    assert job.headers["timeout"] == 7
+    assert job.group_id == "mails"

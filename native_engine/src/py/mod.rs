@@ -159,6 +159,7 @@ impl Store {
     #[pyo3(signature = (settlements, want, sources, *, round_robin, min_priority, worker, timeout,
         limits = None))]
     #[allow(clippy::too_many_arguments, reason = "one engine call, given by name")]
+    #[allow(clippy::needless_pass_by_value, reason = "extracted for this call")]
     fn exchange(
         &self,
         py: Python<'_>,
