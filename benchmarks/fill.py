@@ -41,6 +41,12 @@ INSERT INTO messages(id, queue, state, prio, since, at, attempts, receipt, verb,
 SELECT :first + i, :queue, 4, 0, :first + i, :first + i, 1, i + 1, 1, :first + i,
   :first + i, '', :payload FROM numbers
 """,
+    "processing": """
+INSERT INTO messages(id, queue, state, prio, since, at, attempts, receipt, created, started,
+  worker, payload)
+SELECT :first + i, :queue, 3, 0, :first + i, (1 << 62) + i, 1, i + (1 << 61), :first + i,
+  :first + i, '', :payload FROM numbers
+""",
     "grouped": """
 INSERT INTO messages(id, queue, state, prio, since, at, created, grp, payload)
 SELECT :first + i, :queue, iif(i < :groups, 0, 2), 0, :first + i, iif(i < :groups, :first + i, 0),

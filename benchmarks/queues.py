@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environment, report
+from benchmarks import alone, environment, page, report
 from benchmarks.contestants import CONTESTANTS, OWN
 from benchmarks.fill import copy, fill
 from benchmarks.process import ContestantError, Process, Programs
@@ -251,6 +251,31 @@ def _produce_and_consume(
         shutil.rmtree(folder)
 
 
+def ours_alone(run: Run, each: list[int], drain: int, puts: int, idle: float) -> None:
+    """Measure what no peer is asked for: see ``benchmarks.alone``."""
+
+    def add(scenario: str, verb: str, **measured: Any) -> None:
+        kept = {"section": verb, "durability": "normal", "scenario": scenario}
+        run.rows.append({**kept, "contestant": "ours", "verb": verb, **measured})
+
+    for depth in each:
+        folder = run.new_folder()
+        kinds = ("ready", "delayed", "failed", "acked", "processing")
+        fill(folder, dict.fromkeys(kinds, depth) | {"grouped": depth}, max(1, depth // 10))
+        add(f"{depth:,} of each state", "at depth", us=alone.run("at_depth", folder, run.n // 4))
+        shutil.rmtree(folder)
+    if drain:
+        folder = run.new_folder()
+        add(f"{drain:,} jobs in ten rounds", "steady", **alone.run("steady", folder, drain))
+        shutil.rmtree(folder)
+    if puts:
+        folder = run.new_folder()
+        answer = alone.run("waking", folder, puts, idle)
+        waited = {"get": report.spread([answer]), "idle_percent": answer["idle_percent"]}
+        add(f"{puts} puts", "waking", **waited)
+        shutil.rmtree(folder)
+
+
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -262,6 +287,9 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=100_000)
     parser.add_argument("--threads", default="1,4,16", help="numbers of threads; empty: none")
     parser.add_argument("--processes", default="1:1,4:8", help="producers:consumers; empty: none")
+    parser.add_argument("--each", default="1000,1000000", help="jobs in each state, ours alone")
+    parser.add_argument("--drain", type=int, default=1_000_000, help="jobs put and drained; 0: no")
+    parser.add_argument("--waking", type=int, default=300, help="puts for one that waits; 0: no")
     parser.add_argument("--durability", default="normal,full")
     parser.add_argument("--n", type=int, default=2_000, help="operations in a burst")
     parser.add_argument("--rounds", type=int, default=9)
@@ -269,6 +297,11 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
         "--dir", type=Path, help="where the files go; default: the temporary folder"
     )
     parser.add_argument("--json", type=Path, help="write the results to this file too")
+    parser.add_argument(
+        "--docs",
+        action="store_true",
+        help="measure nothing: write docs/benchmarks.md and its plots anew from the results kept",
+    )
     parser.add_argument("--quick", action="store_true", help="small numbers: does it run?")
     return parser.parse_args(argv)
 
@@ -276,7 +309,11 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Run what the command line asks for and print the tables."""
     given = arguments(argv)
+    if given.docs:
+        page.rewrite()
+        return 0
     if given.quick:
+        given.each, given.drain, given.waking = "200,2000", 20_000, 20
         given.depths, given.beside, given.grouped, given.groups = "500,5000", 5_000, 5_000, 500
         given.n, given.rounds, given.threads, given.processes = 200, 3, "2", "1:2"
     from django_localqueue import _native
@@ -311,6 +348,9 @@ def main(argv: list[str] | None = None) -> int:
             for pair in filter(None, given.processes.split(",")):
                 producers, consumers = map(int, pair.split(":"))
                 processes(run, durability, producers, consumers)
+        if "ours" in names:
+            idle = 1.0 if given.quick else 10.0
+            ours_alone(run, _numbers(given.each), given.drain, given.waking, idle)
     results = {
         "command": shlex.join(
             ["python", "-m", "benchmarks", *(sys.argv[1:] if argv is None else argv)]

@@ -39,24 +39,72 @@ def together(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def tables(results: dict[str, Any]) -> str:
     """Return all that was measured as Markdown."""
-    machine = results["machine"]
-    parts = [
-        f"Command: `{results['command']}`",
-        f"Machine: {machine['cores']} cores ({machine['processor']}), {machine['system']},"
-        f" CPython {machine['python']}, SQLite {machine['sqlite']} in the engine.",
-    ]
-    rows = results["rows"]
-    for durability in dict.fromkeys(row["durability"] for row in rows):
-        part = [row for row in rows if row["durability"] == durability]
-        parts.append(_one_process(durability, [r for r in part if r["section"] == "one process"]))
-        parts.append(_threads(durability, [r for r in part if r["section"] == "threads"]))
-        parts.append(_processes(durability, [r for r in part if r["section"] == "processes"]))
-    parts.append(_flatness(rows))
+    parts = [heading(results)]
+    for title, part in sections(results["rows"]).items():
+        parts.append(f"### {title}\n\n{part}")
     parts.append("\n".join(f"- {note}" for note in results["notes"]))
     return "\n\n".join(part for part in parts if part)
 
 
-def _one_process(durability: str, rows: list[dict[str, Any]]) -> str:
+def heading(results: dict[str, Any]) -> str:
+    """Return the command and the machine of a run."""
+    machine = results["machine"]
+    return (
+        f"Command: `{results['command']}`\n\n"
+        f"Machine: {machine['cores']} cores ({machine['processor']}), {machine['system']},"
+        f" CPython {machine['python']}, SQLite {machine['sqlite']} in the engine."
+    )
+
+
+def sections(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the tables by their titles, as Markdown; only those that have rows."""
+    makers = {
+        "One process": ("one process", _one_process),
+        "Puts from threads of one process": ("threads", _threads),
+        "Several processes": ("processes", _processes),
+    }
+    found = {}
+    for title, (section, make) in makers.items():
+        for durability in ("normal", "full"):
+            part = [r for r in rows if (r["section"], r["durability"]) == (section, durability)]
+            if part:
+                found[f"{title}, `{durability}`"] = _table(make(part))
+    flat = _flatness(rows)
+    if len(flat) > 1:
+        found["Cost against that with the fewest jobs"] = _table(flat)
+    alone = {"at depth": _at_depth, "waking": _waking, "steady": _steady}
+    titles = ("A store full of jobs in every state", "Waking a process that waits", "Steady use")
+    for title, (section, table) in zip(titles, alone.items(), strict=True):
+        part = [row for row in rows if row["section"] == section]
+        if part:
+            found[title] = _table(table(part))
+    return found
+
+
+def _at_depth(rows: list[dict[str, Any]]) -> list[list[str]]:
+    lines = [["operation, us", *(row["scenario"] for row in rows)]]
+    for verb in rows[0]["us"]:
+        lines.append([verb, *(f"{row['us'][verb]:,.1f}" for row in rows)])
+    return lines
+
+
+def _waking(rows: list[dict[str, Any]]) -> list[list[str]]:
+    lines = [["", "from put to job p50/p99/max ms", "processor while it waits"]]
+    for row in rows:
+        lines.append([row["scenario"], _spread(row["get"]), f"{row['idle_percent']:.2f} %"])
+    return lines
+
+
+def _steady(rows: list[dict[str, Any]]) -> list[list[str]]:
+    lines = [["round", "file MB", "longest log MB", "memory MB"]]
+    for row in rows:
+        for number, sizes in enumerate(row["rounds"], 1):
+            sizes_mb = [f"{sizes[what] / 1e6:.1f}" for what in ("file", "log", "memory")]
+            lines.append([f"{number}", *sizes_mb])
+    return lines
+
+
+def _one_process(rows: list[dict[str, Any]]) -> list[list[str]]:
     cells = {(r["scenario"], r["contestant"], r["verb"]): r for r in rows}
     lines = [["scenario", "queue"]]
     for title in VERBS.values():
@@ -71,7 +119,7 @@ def _one_process(durability: str, rows: list[dict[str, Any]]) -> str:
             cell, own = cells.get((scenario, name, verb)), cells.get((scenario, "ours", verb))
             line += _cell(cell, own)
         lines.append(line)
-    return _table(f"One process, `{durability}`", lines) if rows else ""
+    return lines
 
 
 def _cell(cell: dict[str, Any] | None, own: dict[str, Any] | None) -> list[str]:
@@ -81,16 +129,16 @@ def _cell(cell: dict[str, Any] | None, own: dict[str, Any] | None) -> list[str]:
     return [f"{cell['us']:,.1f} ({cell['cpu_us']:,.1f})", ratio]
 
 
-def _threads(durability: str, rows: list[dict[str, Any]]) -> str:
+def _threads(rows: list[dict[str, Any]]) -> list[list[str]]:
     lines = [["threads", "queue", "put/s", "p50/p99/max ms"]]
     for row in rows:
         name = row["contestant"]
         rate = f"{row['jobs_per_second']:,.0f}"
         lines.append([row["scenario"].split()[0], name, rate, _spread(row["put"])])
-    return _table(f"Puts from threads of one process, `{durability}`", lines) if rows else ""
+    return lines
 
 
-def _processes(durability: str, rows: list[dict[str, Any]]) -> str:
+def _processes(rows: list[dict[str, Any]]) -> list[list[str]]:
     lines = [
         [
             "producers:consumers",
@@ -106,10 +154,10 @@ def _processes(durability: str, rows: list[dict[str, Any]]) -> str:
         line = [row["scenario"], name, f"{row['jobs_per_second']:,.0f}"]
         line += [_spread(row["put"]), _spread(row["get"]), f"{row['least']} to {row['most']}"]
         lines.append(line)
-    return _table(f"Several processes, `{durability}`", lines) if rows else ""
+    return lines
 
 
-def _flatness(rows: list[dict[str, Any]]) -> str:
+def _flatness(rows: list[dict[str, Any]]) -> list[list[str]]:
     """How much dearer than with the fewest jobs each full store is, ours and the bare loop."""
     cells = {
         (row["scenario"], row["contestant"], row["verb"]): row["us"]
@@ -130,14 +178,14 @@ def _flatness(rows: list[dict[str, Any]]) -> str:
             full_ours, few_ours, full_bare, few_bare = times
             ours, bare = full_ours / few_ours, full_bare / few_bare  # type: ignore[operator]
             lines.append([scenario, title, f"{ours:.2f}", f"{bare:.2f}", f"{ours / bare:.2f}"])
-    return _table(f"Cost against that with {names[0]}", lines) if len(lines) > 1 else ""
+    return lines
 
 
 def _spread(points: dict[str, float]) -> str:
     return " / ".join(f"{points[name]:.2f}" for name in ("p50", "p99", "max"))
 
 
-def _table(title: str, lines: list[list[str]]) -> str:
+def _table(lines: list[list[str]]) -> str:
     head, *body = ["| " + " | ".join(line) + " |" for line in lines]
     rule = "|" + " --- |" * len(lines[0])
-    return "\n".join([f"### {title}", "", head, rule, *body])
+    return "\n".join([head, rule, *body])
