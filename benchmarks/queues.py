@@ -290,6 +290,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--each", default="1000,1000000", help="jobs in each state, ours alone")
     parser.add_argument("--drain", type=int, default=1_000_000, help="jobs put and drained; 0: no")
     parser.add_argument("--waking", type=int, default=300, help="puts for one that waits; 0: no")
+    parser.add_argument("--idle", type=float, default=10.0, help="seconds that one waits in vain")
     parser.add_argument("--durability", default="normal,full")
     parser.add_argument("--n", type=int, default=2_000, help="operations in a burst")
     parser.add_argument("--rounds", type=int, default=9)
@@ -313,7 +314,7 @@ def main(argv: list[str] | None = None) -> int:
         page.rewrite()
         return 0
     if given.quick:
-        given.each, given.drain, given.waking = "200,2000", 20_000, 20
+        given.each, given.drain, given.waking, given.idle = "200,2000", 20_000, 20, 1.0
         given.depths, given.beside, given.grouped, given.groups = "500,5000", 5_000, 5_000, 500
         given.n, given.rounds, given.threads, given.processes = 200, 3, "2", "1:2"
     from django_localqueue import _native
@@ -349,8 +350,7 @@ def main(argv: list[str] | None = None) -> int:
                 producers, consumers = map(int, pair.split(":"))
                 processes(run, durability, producers, consumers)
         if "ours" in names:
-            idle = 1.0 if given.quick else 10.0
-            ours_alone(run, _numbers(given.each), given.drain, given.waking, idle)
+            ours_alone(run, _numbers(given.each), given.drain, given.waking, given.idle)
     results = {
         "command": shlex.join(
             ["python", "-m", "benchmarks", *(sys.argv[1:] if argv is None else argv)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from django_localqueue.exceptions import SerializationError, UndecodablePayload
@@ -29,9 +30,8 @@ class JSONSerializer:
     """
 
     def __init__(self) -> None:
-        options: dict[str, Any] = {"separators": (",", ":"), "allow_nan": False}
-        self._encode = json.JSONEncoder(ensure_ascii=False, **options).encode
-        self._encode_ascii = json.JSONEncoder(ensure_ascii=True, **options).encode
+        self._encode = _encoder(ensure_ascii=False)
+        self._encode_ascii = _encoder(ensure_ascii=True)
         self._decode = json.JSONDecoder().decode
 
     def __reduce__(self) -> tuple[type[JSONSerializer], tuple[()]]:
@@ -60,6 +60,18 @@ class JSONSerializer:
             return self._decode(payload.decode())
         except (ValueError, RecursionError) as error:
             raise UndecodablePayload(f"The payload is not valid JSON: {error}.") from error
+
+
+def _encoder(ensure_ascii: bool) -> Callable[[Any], str]:
+    """Return what ``JSONEncoder.encode`` does, without making its inner encoder each time."""
+    encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=ensure_ascii)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # not every interpreter has it
+        return encoder.encode
+    quote = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
+    # No markers: what contains itself ends in a RecursionError, which the caller expects.
+    pieces = make(None, encoder.default, quote, None, ":", ",", False, False, False)
+    return lambda data: "".join(pieces(data, 0))
 
 
 class _BadValue(Exception):

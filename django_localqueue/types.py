@@ -58,7 +58,7 @@ class JobId(str):
     state: State
 
     def __new__(cls, value: str, created: bool = True, state: State = "ready") -> JobId:
-        self = super().__new__(cls, value)
+        self = str.__new__(cls, value)
         self.created = created
         self.state = state
         return self

@@ -15,8 +15,7 @@ MAX_NAME = 255
 HEADERS = JSONSerializer()  # headers are small facts, JSON whatever the payload is
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A checked ``NewJob``, ready to be stored: bytes, and microseconds."""
 
     payload: bytes

@@ -178,24 +178,25 @@ class BaseQueue(CoordinatingQueue):
         Raises:
             As ``put``; the message names the index of a refused job.
         """
-        messages = [
-            self._message(job if isinstance(job, NewJob) else NewJob(job), f"job {index}: ")
-            for index, job in enumerate(jobs)
-        ]
+        messages: list[Message] = []
+        plain = 0
+        for index, job in enumerate(jobs):
+            if isinstance(job, NewJob):
+                messages.append(self._message(job, f"job {index}: "))
+                continue
+            plain += 1
+            try:
+                payload = self._payload(job)
+            except InvalidInput as error:
+                raise type(error)(f"job {index}: {error}") from None
+            messages.append(Message(payload, None, 0, 0, None, None, None, None))
         if len(messages) > MAX_BATCH:
             raise InvalidInput(
                 f"put_many was given {len(messages)} jobs, and at most {MAX_BATCH} go into one"
                 " transaction; put them in several calls."
             )
-        keys: dict[str, str | None] = {}
-        for message in messages:
-            id, key = message.job_id, message.unique_key
-            if id is not None and keys.setdefault(id, key) != key:
-                raise InvalidInput(
-                    f"The job_id {id!r} comes twice, with different unique keys; leave one out."
-                )
-            if once and id is None:
-                raise InvalidInput("With once=True every job needs a job_id.")
+        if len(messages) > plain or once:
+            _check_ids(messages, once)
         return self._put(messages, once) if messages else []
 
     @abstractmethod
@@ -557,3 +558,15 @@ class BaseQueue(CoordinatingQueue):
             ErrorRecord.of(settle.error),
             settle.reason,
         )
+
+
+def _check_ids(messages: list[Message], once: bool) -> None:
+    keys: dict[str, str | None] = {}
+    for message in messages:
+        id, key = message.job_id, message.unique_key
+        if id is not None and keys.setdefault(id, key) != key:
+            raise InvalidInput(
+                f"The job_id {id!r} comes twice, with different unique keys; leave one out."
+            )
+        if once and id is None:
+            raise InvalidInput("With once=True every job needs a job_id.")

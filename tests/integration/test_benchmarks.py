@@ -22,6 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     command = [sys.executable, "-m", "benchmarks", "--only", "ours,sqlite3", "--depths", "20,40"]
     command += ["--beside", "30", "--grouped", "30", "--groups", "5", "--n", "10", "--rounds", "1"]
     command += ["--threads", "2", "--processes", "1:2", "--durability", "normal"]
+    command += ["--each", "60", "--drain", "1000", "--waking", "3", "--idle", "0.1"]
     command += ["--dir", str(folder), "--json", str(results)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
@@ -55,6 +56,16 @@ def test_every_time_is_a_positive_number(run: tuple[str, dict[str, Any]]) -> Non
     assert all(math.isfinite(time) and time > 0 for time in times)
 
 
+def test_ours_alone_is_measured_in_full_stores_waking_and_in_steady_use(
+    run: tuple[str, dict[str, Any]],
+) -> None:
+    rows = {row["section"]: row for row in run[1]["rows"] if row["contestant"] == "ours"}
+    assert {"put", "stats", "list, 50 blocked"} <= set(rows["at depth"]["us"])
+    assert all(time > 0 for time in rows["at depth"]["us"].values())
+    assert [sizes["file"] > 0 for sizes in rows["steady"]["rounds"]] == [True] * 10
+    assert rows["waking"]["get"]["max"] > 0
+
+
 def test_every_job_that_processes_put_is_delivered_once(run: tuple[str, dict[str, Any]]) -> None:
     rows = [row for row in run[1]["rows"] if row["section"] == "processes"]
     assert [(row["contestant"], row["verb"]) for row in rows] == [
@@ -76,7 +87,7 @@ def test_the_results_name_the_command_and_the_machine_without_its_paths(
 
 def test_each_table_row_has_a_cell_for_each_column(run: tuple[str, dict[str, Any]]) -> None:
     blocks = [block for block in run[0].split("\n\n") if block.startswith("|")]
-    assert len(blocks) == 3
+    assert len(blocks) == 6
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
@@ -91,3 +102,22 @@ def test_an_unknown_contestant_is_refused_by_name() -> None:
     )
     assert done.returncode == 2
     assert "There is no contestant nobody." in done.stderr
+
+
+def test_the_page_is_made_from_the_results_that_are_kept() -> None:
+    from benchmarks import page
+
+    text = page.PAGE.read_text()
+    assert text.count("<!-- results: ") == text.count("<!-- end -->") > 5
+    assert page.made(text) == text
+
+
+def test_a_plot_is_an_image_with_a_bar_for_each_value() -> None:
+    import xml.etree.ElementTree as ElementTree
+
+    from benchmarks import plots
+
+    image = plots.bars("A & B", {"put": [("ours", 1.5, True), ("other", 3.0, False)]})
+    root = ElementTree.fromstring(image)
+    bars = [element for element in root if element.tag.endswith("rect")][1:]
+    assert [float(bar.attrib["width"]) for bar in bars] == [220.0, 440.0]

@@ -12,7 +12,7 @@ from django_localqueue.backends.coordination import (
     StoredSchedule,
     StoredWorker,
 )
-from django_localqueue.backends.sqlite.records import native_message, put_ids
+from django_localqueue.backends.sqlite.records import put_ids
 from django_localqueue.types import JobId
 
 
@@ -72,8 +72,7 @@ class SQLiteCoordination(CoordinatingQueue):
     def _fire_schedule(
         self, name: str, due_at: int, next_at: int, message: Message | None
     ) -> JobId | None:
-        job = None if message is None else native_message(message)
-        stored = self._open().fire_schedule(name, due_at, next_at, self.name, job)
+        stored = self._open().fire_schedule(name, due_at, next_at, self.name, message)
         return put_ids([message], stored)[0] if message is not None and stored else None
 
     def _pause_schedule(self, name: str, paused: bool, next_at: int | None) -> bool:

@@ -28,7 +28,6 @@ from django_localqueue.backends.sqlite.records import (
     failure_group,
     job_record,
     native_filter,
-    native_message,
     native_settlement,
     put_ids,
     undecodable,
@@ -224,9 +223,8 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         )
 
     def _put(self, messages: list[Message], once: bool = False) -> list[JobId]:
-        stored = (self._store or self._open()).put(
-            self.name, [native_message(message) for message in messages], once
-        )
+        # A message has the fields of the engine's, in its order.
+        stored = (self._store or self._open()).put(self.name, messages, once)
         return put_ids(messages, stored)
 
     def once_ids(self, older_than: float, limit: int = 1_000) -> list[str]:

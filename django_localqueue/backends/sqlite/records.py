@@ -90,50 +90,18 @@ def native_error(error: ErrorRecord | None) -> tuple[str, str, str, str] | None:
     return error.error_class, error.message, error.traceback, error.place
 
 
-NativeMessage = tuple[
-    bytes,
-    str | None,
-    int,
-    int,
-    str | None,
-    int | None,
-    str | None,
-    bytes | None,
-    int | None,
-    str | None,
-    int,
-    int | None,
-]
-
-
-def native_message(message: Message) -> NativeMessage:
-    """Return the message as the engine takes it."""
-    return (
-        message.payload,
-        message.job_id,
-        message.delay,
-        message.priority,
-        message.group_id,
-        message.max_retries,
-        message.task,
-        message.headers,
-        message.expires,
-        message.unique_key,
-        message.unique_for,
-        message.retention,
-    )
-
-
 def put_ids(messages: Sequence[Message], stored: Sequence[_native.Put]) -> list[JobId]:
     """Return the ids that ``put`` gives for what the engine stored."""
-    return [
-        JobId(
-            put.met or (str(put.id) if message.job_id is None else message.job_id),
-            put.created,
-            STATES[put.state],
-        )
-        for message, put in zip(messages, stored, strict=True)
-    ]
+    ready = STATES[0]
+    ids = []
+    for message, put in zip(messages, stored, strict=True):
+        created, state = put.created, put.state
+        if created and not state and message.job_id is None:  # most jobs: the shortest way
+            ids.append(JobId(str(put.id), True, ready))
+        else:
+            id = put.met or (str(put.id) if message.job_id is None else message.job_id)
+            ids.append(JobId(id, created, STATES[state]))
+    return ids
 
 
 NativeFilter = tuple[

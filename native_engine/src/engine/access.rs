@@ -1,8 +1,9 @@
 //! Who may write: one thread of a process at a time, and one process at a time.
 
+use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::error::{Error, Result};
@@ -13,11 +14,17 @@ use super::store::{Patience, SLICE, Store, lock};
 use super::turns::Wait;
 use super::writer::Writer;
 
+/// Which thread has waited so long has a right to the next turn.
+const FAIR: Duration = Duration::from_millis(1);
+
 /// The connection that writes, and whether a thread has it.
 #[derive(Default)]
 pub(super) struct Slot {
     taken: bool,
-    waiting: usize,
+    /// The threads that wait and since when, the first to come first.
+    waiting: VecDeque<(Thread, Instant)>,
+    /// Kept for this thread, which has waited too long.
+    reserved: Option<ThreadId>,
     writer: Option<Box<Writer>>,
 }
 
@@ -25,6 +32,29 @@ impl Slot {
     /// No connection is open, and nobody is about to open one.
     pub(super) fn is_empty(&self) -> bool {
         !self.taken && self.writer.is_none()
+    }
+
+    fn is_free_for(&self, thread: ThreadId) -> bool {
+        !self.taken
+            && self.reserved.is_none_or(|reserved| reserved == thread)
+            && !FORKING.load(Ordering::SeqCst)
+    }
+
+    /// Ends the wait of a thread, with or without its turn.
+    fn forget(&mut self, thread: ThreadId) {
+        self.waiting.retain(|(waiting, _)| waiting.id() != thread);
+        if self.reserved == Some(thread) {
+            self.reserved = None;
+        }
+    }
+
+    /// The first of those that wait, for whom it is kept where it has waited long.
+    fn call_next(&mut self) -> Option<Thread> {
+        let (thread, since) = self.waiting.front()?;
+        if since.elapsed() >= FAIR {
+            self.reserved = Some(thread.id());
+        }
+        Some(thread.clone())
     }
 }
 
@@ -39,21 +69,34 @@ impl Store {
     /// Takes the connection that writes, for one thread at a time.
     pub(super) fn acquire(&self, patience: &dyn Patience) -> Result<Held<'_>> {
         self.check_usable()?;
+        let me = thread::current();
         let mut slot = lock(&self.slot);
+        if slot.is_free_for(me.id()) && !self.is_closed() {
+            slot.taken = true;
+            return Ok(Held { store: self, writer: slot.writer.take() });
+        }
+        slot.waiting.push_back((me.clone(), Instant::now()));
+        let mut asked = Instant::now() + SLICE;
         loop {
             if self.is_closed() {
+                slot.forget(me.id());
                 return Err(Error::Closed);
             }
-            if !slot.taken && !FORKING.load(Ordering::SeqCst) {
+            if slot.is_free_for(me.id()) {
+                slot.forget(me.id());
                 slot.taken = true;
                 return Ok(Held { store: self, writer: slot.writer.take() });
             }
             let nap = if slot.taken { SLICE } else { Duration::from_millis(1) };
-            slot.waiting += 1;
-            (slot, _) =
-                self.slot_free.wait_timeout(slot, nap).unwrap_or_else(PoisonError::into_inner);
-            slot.waiting -= 1;
-            if patience.is_over() {
+            drop(slot);
+            thread::park_timeout(nap);
+            let over = Instant::now() >= asked && {
+                asked = Instant::now() + SLICE;
+                patience.is_over()
+            };
+            slot = lock(&self.slot);
+            if over {
+                slot.forget(me.id());
                 return Err(Error::Interrupted);
             }
         }
@@ -94,10 +137,9 @@ impl Store {
     pub(super) fn drop_connections(&self) {
         let mut slot = lock(&self.slot);
         while slot.taken {
-            // Not told but looked at: whoever gives the slot back may wake another thread.
-            let nap = Duration::from_millis(1);
-            (slot, _) =
-                self.slot_free.wait_timeout(slot, nap).unwrap_or_else(PoisonError::into_inner);
+            drop(slot);
+            thread::sleep(Duration::from_millis(1));
+            slot = lock(&self.slot);
         }
         // The last connection to close removes the log, which other threads may be syncing: what
         // is committed is synced first. Its error reaches whoever waits for that commit.
@@ -126,10 +168,10 @@ impl Drop for Held<'_> {
         let mut slot = lock(&self.store.slot);
         slot.taken = false;
         slot.writer = self.writer.take();
-        let wake = slot.waiting > 0; // waking is a system call, even where nobody sleeps
+        let next = slot.call_next();
         drop(slot);
-        if wake {
-            self.store.slot_free.notify_one();
+        if let Some(next) = next {
+            next.unpark();
         }
     }
 }

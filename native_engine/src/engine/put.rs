@@ -86,6 +86,19 @@ fn put_message(
         return Ok(Put { id: holder.id, created: false, state, met: Some(holder.public_id()) });
     }
     let id = write.now.max(*last + 1);
+    if message.is_plain() {
+        write
+            .db()
+            .prepare_cached(
+                "INSERT INTO messages(id, queue, state, prio, since, at, created, payload)
+                 VALUES (?1, ?2, 0, ?3, ?1, ?1, ?4, ?5)",
+            )?
+            .execute((id, queue, message.priority, write.now, message.payload))?;
+        failpoint!("put.plain");
+        *last = id;
+        write.ring = true;
+        return Ok(Put { id, created: true, state: State::Ready, met: None });
+    }
     let due = write.now.saturating_add(message.delay);
     let blocked = match message.group {
         Some(group) => groups::has_lead(write.db(), queue, group)?,

@@ -111,6 +111,21 @@ pub struct Message<'a> {
     pub once: bool,
 }
 
+impl Message<'_> {
+    /// Nothing but a payload and a priority.
+    pub(super) fn is_plain(&self) -> bool {
+        self.delay <= 0
+            && self.job_id.is_none()
+            && self.group.is_none()
+            && self.max_retries.is_none()
+            && self.task.is_none()
+            && self.headers.is_none()
+            && self.expires.is_none()
+            && self.unique_key.is_none()
+            && self.retention.is_none()
+    }
+}
+
 /// What became of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {

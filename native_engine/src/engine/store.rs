@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
@@ -78,7 +78,6 @@ pub struct Store {
     pub(super) path: Option<PathBuf>,
     pub(super) options: Options,
     pub(super) slot: Mutex<Slot>,
-    pub(super) slot_free: Condvar,
     pub(super) reader: Mutex<Option<Connection>>,
     pub(super) syncer: Syncer,
     pub(super) checkpointer: Checkpointer,
@@ -121,7 +120,6 @@ impl Store {
             path,
             options,
             slot: Mutex::default(),
-            slot_free: Condvar::new(),
             reader: Mutex::new(None),
             checkpointer: Checkpointer::default(),
             recounts: AtomicU64::new(0),
