@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -179,3 +183,34 @@ class TestEnding:
             """
         )
         assert process.hear() == "True\n"
+
+
+AS_PID_1 = """
+import os, sys
+from django_localqueue import SimpleQueue, Worker
+Worker(SimpleQueue(sys.argv[1]), lambda job: print(os.getpid(), flush=True)).run()
+"""
+
+
+def test_a_worker_that_is_process_1_ends_when_it_is_asked(tmp_path: Path) -> None:
+    """As in a container whose command is the worker itself, without a shell."""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"]).returncode:
+        pytest.skip("a namespace of processes can't be made here (unshare, as root)")
+    with SimpleQueue(tmp_path / "store") as queue:
+        queue.put("work")
+        worker = subprocess.Popen(
+            [*unshare, sys.executable, "-c", AS_PID_1, str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "1\n"
+            children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text()
+            os.kill(int(children), signal.SIGTERM)
+            assert worker.wait(PATIENCE) == 0
+        finally:
+            worker.kill()
+            worker.communicate()
+        assert queue.stats().acked == 1
