@@ -315,7 +315,7 @@ class Audit:
             elif (
                 call.outcome == LOST
                 and call.end < one.ends - self._margin
-                and not any(earlier.outcome == UNKNOWN for earlier in before)
+                and not any(earlier.outcome in (OK, UNKNOWN) for earlier in before)
             ):
                 self._wrong("A lease was lost before its end", one)
             elif (

@@ -219,6 +219,13 @@ def test_a_lease_that_holds_after_its_end_is_seen() -> None:
     assert "A lease held after its end" in story.problems(record("a"))
 
 
+def test_a_verb_sent_again_may_find_that_its_job_was_claimed_twice_meanwhile() -> None:
+    story = Story().put("a", 1).take("a", 2, "r").settle("r", 2.2, "nack")
+    story.settle("r", 2.4, "nack", outcome=LOST, reason="unknown")
+    story.take("a", 4, "s", "worker1").settle("s", 4.2, who="worker1")
+    assert story.problems(record("a")) == []
+
+
 def test_a_lease_may_last_from_the_end_of_the_call_that_extended_it() -> None:
     story = Story().put("a", 1).take("a", 2, "r").extend("r", 3).settle("r", 6)
     assert story.problems(record("a")) == []
