@@ -63,7 +63,7 @@ class Database:
 
     def _query(self, statement: tuple[str, Any], options: dict[str, bool]) -> Slot:
         if not _reads_only(statement[0]):
-            # facts 2
+            # facts 2: /db/query refuses every write, RETURNING or not
             return {"error": "attempt to change database via query operation"}
         try:
             return self._run(statement, True, options)
@@ -153,6 +153,7 @@ class Database:
             ) from None
 
     def _types(self, columns: list[str], rows: list[tuple[Any, ...]]) -> list[str]:
+        """facts 9: the declared type, or of an expression the kind of the first row's value."""
         declared: dict[str, set[str]] = {}
         for name, kind in self._connection.execute(
             "SELECT p.name, lower(p.type) FROM sqlite_master m, pragma_table_info(m.name) p"
@@ -179,14 +180,14 @@ def _statement(item: Any) -> tuple[str, Any]:
 
 def _in(value: Any) -> Any:
     if isinstance(value, bool):
-        return int(value)
+        return int(value)  # facts 9
     if isinstance(value, str):
         blob = _BLOB.fullmatch(value.strip())
         if blob is not None:  # facts 0.10
             return bytes.fromhex(blob[1])
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # facts 9
     if isinstance(value, list):
-        return bytes(value)
+        return bytes(value)  # facts 9, blob in
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return float(value)  # facts 9
     return value
@@ -194,6 +195,7 @@ def _in(value: Any) -> Any:
 
 def _out(value: Any, options: dict[str, bool]) -> Any:
     if isinstance(value, bytes):
+        # facts 9, blob out: base64, or an array where that is asked for
         return list(value) if options.get("blob_array") else base64.b64encode(value).decode()
     if isinstance(value, float):
         if value in (float("inf"), float("-inf")):
@@ -206,6 +208,7 @@ def _out(value: Any, options: dict[str, bool]) -> Any:
 
 
 def _kind(value: Any) -> str:
+    # facts 9: "" for NULL
     kinds = {int: "integer", float: "real", str: "text", bytes: "blob"}
     return kinds.get(type(value), "")
 

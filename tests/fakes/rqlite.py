@@ -152,11 +152,12 @@ class FakeCluster:
             reply = self._other(node, parts.path, login)
         if reply is not None and "server" not in reply.headers:
             reply.headers.setdefault("X-RQLITE-VERSION", self.version.header)  # facts 1
-            if self.users is not None and self.version.asks_for_login:
+            if self.users is not None and self.version.asks_for_login:  # facts 1, 401
                 reply.headers.setdefault("WWW-Authenticate", 'Basic realm="rqlite"')
         return reply
 
     def _other(self, node: int, path: str, login: str | None) -> Reply:
+        # facts 5 and 6: which permission each of them needs
         needs = {"/readyz": "ready", "/nodes": "status", "/leader": "leader-ops"}.get(path)
         if needs is None:
             return Reply(404)
@@ -172,7 +173,7 @@ class FakeCluster:
         described = [self._describe(index) for index in range(len(self.servers))]
         if path == "/leader":
             if leader is None:
-                return Reply.text(503, "leader not found")
+                return Reply.text(503, "leader not found")  # facts 5
             return Reply.json(described[leader])
         return Reply.json({"nodes": described})  # facts 5, with ver=2
 
@@ -199,9 +200,10 @@ class FakeCluster:
             if not self._may(login, "backup"):
                 return Reply(401)
             return Reply(200, self.database.file())
+        # facts 6: /db/request needs both permissions
         needs = {"execute": {"execute"}, "query": {"query"}, "request": {"execute", "query"}}
         if endpoint not in needs:
-            return Reply(404)
+            return Reply(404)  # facts 1, 404 and 405: an empty body
         if not all(self._may(login, permission) for permission in needs[endpoint]):
             return Reply(401)  # facts 1, 401: an empty body
         if connection.method != "POST":
@@ -209,7 +211,7 @@ class FakeCluster:
         try:
             statements = json.loads(connection.body, parse_constant=_refuse)
         except ValueError:
-            return Reply.text(400, "invalid JSON body")
+            return Reply.text(400, "invalid JSON body")  # facts 1, 400
         if not isinstance(statements, list) or not statements:
             return Reply.text(400, "no statements" if statements == [] else "invalid request")
         with self._lock:

@@ -46,6 +46,31 @@ EXCHANGES: dict[str, tuple[str, Any]] = {
         [[INSERT, "a"], "DELETE FROM nowhere", [INSERT, "b"]],
     ),
     "request, read back": ("request?transaction", [UPDATE, "SELECT name, n FROM t"]),
+    "insert from a select": (
+        "execute?transaction",
+        ["INSERT INTO t (id, name) SELECT 40 + id, 'b' FROM t WHERE name = 'seven'"],
+    ),
+    "insert nothing from a select": (
+        "execute?transaction",
+        [[INSERT, "a"], "INSERT INTO t (name) SELECT 'b' FROM t WHERE id = 99"],
+    ),
+    "changes of the statement before": (
+        "execute?transaction",
+        [UPDATE, "INSERT INTO t (id, n) SELECT 50, changes()"],
+    ),
+    "a null where none may be, after a change": (
+        "execute?transaction",
+        [
+            "CREATE TABLE IF NOT EXISTS u (n INTEGER NOT NULL)",
+            UPDATE,
+            "INSERT INTO u VALUES (iif(changes() = 2, 1, NULL))",
+            [INSERT, "b"],
+        ],
+    ),
+    "rows as a document": (
+        "execute?transaction",
+        ["UPDATE t SET n = 3 WHERE id = 7 RETURNING name,json_array(id,n,b)"],
+    ),
     "returning": ("execute", [[RETURNING, "a"]]),
     "returning nothing": ("execute", ["DELETE FROM t WHERE id = 99 RETURNING id"]),
     "returning, failed": ("execute?transaction", [[INSERT, "a"], [RETURNING, "seven"]]),
