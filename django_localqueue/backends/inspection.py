@@ -222,6 +222,10 @@ class InspectableQueue(ABC):
         whole(limit, "limit", 1, 1_000_000)
         return self._prune(limit)
 
+    def has_leftovers(self) -> bool:
+        """Tell whether ``prune`` or ``reclaim_expired_leases`` may find a job; writes nothing."""
+        return True
+
     @abstractmethod
     def reclaim_expired_leases(self) -> int:
         """Give back every job whose lease has run out; return how many.

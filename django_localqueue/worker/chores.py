@@ -67,6 +67,8 @@ class Prune(Chore):
 
     def run(self, worker: str, ended: threading.Event) -> float:
         for queue in self._queues:
+            if not queue.has_leftovers():  # on rqlite even the duty costs an entry of its log
+                continue
             if not queue.duty(f"prune {queue.name}", PRUNE_INTERVAL * 0.9, worker):
                 continue
             queue.reclaim_expired_leases()

@@ -140,6 +140,23 @@ def acked(queue: str, before: int, after: tuple[int, int], limit: int) -> list[S
     return [[_ACKED, document([queue]), before, limit, *after]]
 
 
+_ITS_QUEUE = "(SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0)"
+
+
+def lapsed(queue: str, boot: int) -> list[Statement]:
+    """Read the key of a job whose lease ran out, if there is one."""
+    sql = f"""SELECT id FROM localqueue_messages INDEXED BY localqueue_lease
+  WHERE queue = {_ITS_QUEUE} AND state = 3 AND at <= ?2 LIMIT 1"""
+    return [[sql, document([queue]), boot]]
+
+
+def discarded(queue: str, before: int) -> list[Statement]:
+    """Read the key of a job that was discarded so long ago, if there is one."""
+    sql = f"""SELECT id FROM localqueue_messages INDEXED BY localqueue_discarded
+  WHERE queue = {_ITS_QUEUE} AND reason = 'discarded' AND at <= ?2 LIMIT 1"""
+    return [[sql, document([queue]), before]]
+
+
 def remove(op: str, now: int, keys: Sequence[int]) -> list[Statement]:
     """Remove finished jobs by their keys."""
     insert = "INSERT INTO localqueue_do_act (op, now, verb, jobs) VALUES (?1, ?2, 'purge', ?3)"

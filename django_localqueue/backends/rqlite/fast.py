@@ -41,15 +41,28 @@ at,?2->>0,?2->>1,?2->>2,?2->>3,?2->>4,?2->>5 FROM localqueue_ops WHERE op=?1"""
 _IS_BLOCKED = "UPDATE localqueue_ops SET found=-found WHERE op=? AND found<0"
 
 
-def put(op: str, now: int, queue: str, row: Sequence[Any]) -> list[Statement] | None:
-    """Store a simple job; ``stored`` reads the results.
+# Of many in one statement, by their place in the document.
+_PUT_MANY = """INSERT INTO localqueue_messages(id,queue,state,prio,since,at,created,payload,job_id,\
+max_retries,task,headers)
+ SELECT answer+key,found,value->>2>0,value->>3,iif(value->>2,0,answer+key),\
+iif(value->>2,at+(value->>2),answer+key),at,value->>0,value->>1,value->>4,value->>5,value->>6
+ FROM localqueue_ops CROSS JOIN json_each(?2) WHERE op=?1"""
 
-    None: not for a job with a unique key, an expiry or a retention, nor one put once.
+
+def put(op: str, now: int, queue: str, rows: Sequence[Sequence[Any]]) -> list[Statement] | None:
+    """Store simple jobs; ``stored`` reads the results.
+
+    None: not for jobs with a unique key, an expiry or a retention, nor for those put once, nor
+    for several of which one is in a group.
     """
-    payload, job_id, delay, prio, group, max_retries, task, headers, *options = row
-    expires, unique_key, _, retention, once = options
-    if any(option is not None for option in (expires, unique_key, retention, once)):
+    if any(option is not None for row in rows for option in (row[8], row[9], row[11], row[12])):
         return None
+    if len(rows) > 1:
+        if any(row[4] is not None for row in rows):
+            return None
+        many = document([[*row[:4], *row[5:8]] for row in rows])
+        return [[_PUT_OP, op, now, document([queue])], [_PUT_MANY, op, many]]
+    payload, job_id, delay, prio, group, max_retries, task, headers, *_ = rows[0]
     texts = [payload, job_id, max_retries, task, headers]
     if group is None:
         first: Statement = [_PUT_OP, op, now, document([queue])]
@@ -61,17 +74,20 @@ def put(op: str, now: int, queue: str, row: Sequence[Any]) -> list[Statement] | 
     ]
 
 
-def stored(results: Sequence[Result], row: Sequence[Any]) -> tuple[int, list[Any]] | None:
-    """Return the id of the job that ``put`` stored, and where it stands as ``put_ids`` wants it.
+def stored(
+    results: Sequence[Result], rows: Sequence[Sequence[Any]]
+) -> tuple[int, list[Any]] | None:
+    """Return the first id of what ``put`` stored, and where it stands as ``put_ids`` wants it.
 
     None: the queue is new, and nothing was done.
     """
-    job = results[1]
-    if not job.rows_affected:
+    jobs = results[1]
+    if not jobs.rows_affected:
         return None
-    if results[-1] is job or not results[-1].rows_affected:
-        return job.last_insert_id, []
-    return job.last_insert_id, [(row[1], job.last_insert_id, schema.BLOCKED, 0, None)]
+    first = jobs.last_insert_id - len(rows) + 1
+    if results[-1] is jobs or not results[-1].rows_affected:
+        return first, []
+    return first, [(rows[0][1], first, schema.BLOCKED, 0, None)]
 
 
 _ACK = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=?2->>0,err_class=NULL,\

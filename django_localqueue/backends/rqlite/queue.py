@@ -188,11 +188,11 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
         for index, message in enumerate(messages):
             sent.setdefault(index if message.job_id is None else message.job_id, message)
         rows = [records.put_row(message, once) for message in sent.values()]
-        short = fast.put(op, now, self.name, rows[0]) if len(rows) == 1 else None
+        short = fast.put(op, now, self.name, rows) if rows else None
         if short is not None:
             # Refused where the job_id is there already, or where a copy of it was applied.
             with contextlib.suppress(GuardFailed):
-                stored = fast.stored(shared.execute(short, fast.GUARD), rows[0])
+                stored = fast.stored(shared.execute(short, fast.GUARD), rows)
                 if stored is not None:
                     shared.bell.ring()
                     return records.put_ids(messages, stored[0], now, stored[1])
@@ -410,6 +410,9 @@ class RqliteQueue(RqliteCoordination, BaseQueue):
 
     def _prune(self, limit: int) -> int:
         return repairs.prune(self._store(), self.name, self.retention_seconds, limit)
+
+    def has_leftovers(self) -> bool:
+        return repairs.has_leftovers(self._store(), self.name, self.retention_seconds)
 
     def reclaim_expired_leases(self) -> int:
         return repairs.reclaim(self._store(), self.name, self.max_retries)

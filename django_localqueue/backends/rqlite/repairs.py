@@ -160,6 +160,18 @@ def prune(shared: SharedStore, queue: str, retention: float | None, limit: int) 
     return total + purge(shared, queue, retention, ("discarded",), limit - total)
 
 
+def has_leftovers(shared: SharedStore, queue: str, retention: float | None) -> bool:
+    """Tell whether ``prune`` or ``reclaim`` may find a job, by reads alone."""
+    now, boot = shared.times()
+    looks = [*changes.lapsed(queue, boot), *changes.kept(queue, now, 1)]
+    if retention is not None:
+        before = now - microseconds(retention, "retention_seconds")
+        after = shared.pruned.get(queue, (-1, 0))
+        looks += changes.acked(queue, before, (-1, 0) if after[0] > before else after, 1)
+        looks += changes.discarded(queue, before)
+    return any(found.rows for found in shared.read(looks))
+
+
 def _remove(shared: SharedStore, keys: Sequence[int]) -> None:
     if keys:
         now, _ = shared.times()

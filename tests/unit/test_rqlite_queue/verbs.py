@@ -107,6 +107,15 @@ VERBS: dict[str, Verb] = {
         lambda id: (id.created, id.state) == (True, "blocked"),
         {"ready": 2, "blocked": 2, "processing": 1},
     ),
+    "put_many, plain": Verb(
+        "execute",
+        nothing,
+        lambda q, _: q.put_many([1, NewJob(2, delay=60), NewJob(3, "x"), NewJob(4, priority=3)]),
+        lambda ids: (
+            told(ids) == [(True, "ready"), (True, "delayed"), (True, "ready"), (True, "ready")]
+        ),
+        {"ready": 4, "delayed": 1},
+    ),
     "put_many": Verb(
         "request",
         nothing,
