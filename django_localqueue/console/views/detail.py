@@ -9,6 +9,7 @@ from typing import Any
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
+from django.contrib.auth import get_user_model
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import BadRequest
 from django.db import router, transaction
@@ -150,18 +151,30 @@ class JobView(ConsoleView):
         url = self.url("job_changelist")
         return f"{url}?{query}" if query else url
 
-    def log_entries(self, alias: str, id: str) -> list[LogEntry]:
-        """Return what operators did with this job alone, newest first."""
+    def log_entries(self, alias: str, id: str) -> list[dict[str, Any]]:
+        """Return what operators did with this job alone, newest first.
+
+        The log and the users may be in databases of their own, so nothing is joined.
+        """
         try:
             with transaction.atomic(using=router.db_for_read(LogEntry)):
                 entries = LogEntry.objects.filter(
                     content_type=ContentType.objects.get_for_model(models.Job),
                     object_id=make_key(alias, id),
                 )
-                return list(entries.select_related("user").order_by("-action_time")[:LOG_ENTRIES])
+                found = list(entries.order_by("-action_time")[:LOG_ENTRIES])
+            users = get_user_model()._default_manager.in_bulk({entry.user_id for entry in found})
         except Exception:
             logger.exception("The admin's log could not be read.")
             return []
+        return [
+            {
+                "action_time": entry.action_time,
+                "user": users.get(entry.user_id, entry.user_id),
+                "message": entry.get_change_message(),
+            }
+            for entry in found
+        ]
 
 
 class RetryJobView(ConsoleView):
