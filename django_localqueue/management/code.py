@@ -69,10 +69,11 @@ def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoEx
     if not has_tasks():
         return DjangoExecutor(None, _by_store(handlers))
     from django_localqueue import tasks
+    from django_localqueue.tasks.compat import task_backends
 
     # What a task's own policy says of an error; without one it fails at once.
     settle_error = getattr(tasks, "settle_error", None)
-    return DjangoExecutor(tasks.run_task, _by_store(handlers), settle_error)
+    return DjangoExecutor(tasks.run_task, _by_store(handlers), settle_error, shared=[task_backends])
 
 
 def has_tasks() -> bool:

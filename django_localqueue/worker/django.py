@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,10 +11,11 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.core.cache import close_caches
+from django.core.cache import caches, close_caches
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.connection import BaseConnectionHandler
 
 from django_localqueue.exceptions import JobTimeout
 from django_localqueue.types import ErrorRecord, Job, Settle
@@ -42,6 +44,8 @@ class DjangoExecutor(Executor):
             tasks framework.
         handlers: by store key and name of a queue, what runs its plain jobs.
         settle_error: says what becomes of a task's job that was ended from outside.
+        shared: beside the caches, what jobs of one thread share: Django keeps it in
+            context variables, and would make it anew for each job.
     """
 
     def __init__(
@@ -49,10 +53,12 @@ class DjangoExecutor(Executor):
         run_task: TaskRunner | None,
         handlers: Mapping[tuple[str, str], Handler],
         settle_error: Callable[[Job, BaseException], Settle] | None = None,
+        shared: Sequence[BaseConnectionHandler[Any]] = (),
     ) -> None:
         self._run_task = run_task
         self._thread = threading.local()
         self._settle_error = settle_error
+        self._shared = (caches, *shared)
         self._handlers = {
             key: partial(call_async, handler) if iscoroutinefunction(handler) else handler
             for key, handler in handlers.items()
@@ -67,6 +73,13 @@ class DjangoExecutor(Executor):
         finally:
             look_after_connections()
             self._thread.looked_after = time.monotonic()
+
+    def open_thread(self) -> None:
+        for handler in self._shared:
+            for alias in handler:
+                # One that can't be made is told of by the job that needs it.
+                with contextlib.suppress(Exception):
+                    handler[alias]
 
     def close_thread(self) -> None:
         connections.close_all()

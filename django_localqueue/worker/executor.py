@@ -130,6 +130,12 @@ class Executor(ABC):
         transient error of the job: it is nacked.
         """
 
+    def open_thread(self) -> None:  # noqa: B027 - most have nothing to open
+        """Make what all jobs of a thread share; called in the thread as its first act.
+
+        What it puts into context variables every job finds, as each runs in a copy.
+        """
+
     def close_thread(self) -> None:  # noqa: B027 - most have nothing to close
         """Give back what a thread holds; called in the thread as its last act."""
 
@@ -208,7 +214,11 @@ def _execute(executor: Executor, running: Running) -> Settle:
 
 @contextlib.contextmanager
 def closing_thread(executor: Executor) -> Iterator[None]:
-    """Call ``close_thread`` at the end; a fault of it is logged, not raised."""
+    """Call ``open_thread``, and ``close_thread`` at the end; faults are logged, not raised."""
+    try:
+        executor.open_thread()
+    except Exception:
+        logger.exception("Opening what an executor thread holds failed.")
     try:
         yield
     finally:

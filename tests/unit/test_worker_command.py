@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
@@ -14,6 +16,7 @@ from django_localqueue import Job, StoreUnavailable, queues
 from django_localqueue.management import run as running
 from django_localqueue.management.code import choose_queues
 from django_localqueue.management.commands import runqueueworker
+from django_localqueue.tasks import LocalQueueBackend
 from tests.unit.task_samples import add, fail, send
 
 HANDLED: list[Any] = []
@@ -246,6 +249,23 @@ def test_a_store_that_cant_be_opened_exits_with_3(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(CommandError, match="can't be written") as caught:
         run()
     assert caught.value.returncode == 3
+
+
+def test_a_thread_makes_its_task_backend_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    before = LocalQueueBackend.__init__
+
+    def counting(self: Any, alias: str, params: dict[str, Any]) -> None:
+        made.append(threading.current_thread().name)
+        before(self, alias, params)
+
+    monkeypatch.setattr(LocalQueueBackend, "__init__", counting)
+    for number in range(8):
+        add.enqueue(number)
+    made.clear()
+    assert "8 done" in run("--threads", "1")
+    in_executor = [name for name in made if name.startswith("localqueue-executor")]
+    assert len(in_executor) <= len(settings.TASKS)
 
 
 def test_the_log_is_left_as_it_was_found() -> None:

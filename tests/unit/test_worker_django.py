@@ -181,3 +181,18 @@ def test_caches_that_a_job_used_are_closed_after_it(
     run(queue, handler)
     assert len(closed) == 1
     assert failures(queue) == []
+
+
+def test_jobs_of_a_thread_share_its_caches(queue: SQLiteQueue) -> None:
+    seen: list[Any] = []
+    queue.put_many(range(5))
+    run(queue, lambda job: seen.append(caches["default"]))
+    assert len(seen) == 5
+    assert len({id(cache) for cache in seen}) == 1
+
+
+def test_a_cache_that_cant_be_made_keeps_no_job_back(queue: SQLiteQueue, settings: Any) -> None:
+    settings.CACHES = {**settings.CACHES, "broken": {"BACKEND": "no.such.Cache"}}
+    id = queue.put(1)
+    run(queue, lambda job: None)
+    assert queue.lookup(id).state == "acked"
