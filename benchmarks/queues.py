@@ -285,7 +285,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--beside", type=int, default=1_000_000, help="delayed, failed, acked each")
     parser.add_argument("--grouped", type=int, default=1_000_000, help="jobs in groups; 0: none")
     parser.add_argument("--groups", type=int, default=100_000)
-    parser.add_argument("--threads", default="1,4,16", help="numbers of threads; empty: none")
+    parser.add_argument("--threads", default="1,8,16", help="numbers of threads; empty: none")
     parser.add_argument("--processes", default="1:1,4:8", help="producers:consumers; empty: none")
     parser.add_argument("--each", default="1000,1000000", help="jobs in each state, ours alone")
     parser.add_argument("--drain", type=int, default=1_000_000, help="jobs put and drained; 0: no")
