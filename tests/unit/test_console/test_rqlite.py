@@ -1,0 +1,70 @@
+"""The console over a cluster: the same pages and acts, and what waits in the outbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_localqueue import queues
+from django_localqueue.outbox.models import OutboxJob
+from tests.fakes.rqlite import FakeCluster
+from tests.fakes.versions import V10
+from tests.unit.test_console.tools import LIST, OVERVIEW, Page, confirm, job_url, states
+
+
+@pytest.fixture
+def cluster(settings):
+    """Both queues on a stand-in of three nodes, which allows anybody in with a password."""
+    queues.close_all()
+    with FakeCluster(V10) as cluster:
+        settings.LOCALQUEUE = {
+            "default": {
+                "BACKEND": "django_localqueue.backends.rqlite.RqliteQueue",
+                "LOCATION": list(cluster.urls),
+            },
+            "emails": {},
+        }
+        yield cluster
+        queues.close_all()
+
+
+def test_every_page_is_whole_over_a_cluster(cluster, fail, operator):
+    (id,) = fail(1, error=ValueError("no"), task="app.run")
+    queues["emails"].put("x", delay=60)
+    for address in (
+        "/admin/",
+        OVERVIEW,
+        f"{OVERVIEW}default/change/",
+        f"{LIST}errors/",
+        job_url("default", id),
+        *(f"{LIST}?state={state}" for state in ("failed", "ready", "delayed", "acked")),
+    ):
+        response = operator.get(address)
+        assert response.status_code == 200, address
+        assert Page(response.content.decode()).forbidden == []
+    assert operator.get(f"{LIST}errors/").context["rows"][0]["group"].total == 1
+    assert operator.get(OVERVIEW).context["failed_total"] == 1
+
+
+def test_acts_change_jobs_on_a_cluster(cluster, fail, operator, act):
+    fail(3)
+    act(operator, "retry-all")
+    assert states() == (3, 0, 0)
+    assert cluster.database.rows("SELECT count(*) FROM localqueue_messages") == [(3,)]
+
+
+def test_the_overview_tells_what_waits_in_the_outbox(operator):
+    assert operator.get(OVERVIEW).context["outbox"] == 0
+    OutboxJob.objects.create(job_id="1", queue="default", backend="default", task="app.run")
+    response = operator.get(OVERVIEW)
+    assert response.context["outbox"] == 1
+    assert "1 job waits in the outbox." in Page(response.content.decode()).text
+
+
+def test_a_confirmation_over_a_cluster_touches_only_what_was_seen(cluster, fail, operator, page):
+    fail(1)
+    shown = page(operator, LIST)
+    fields = {name: shown.field(name) for name in ("filter", "as_of", "next", "state")}
+    (late,) = fail(1)
+    response = operator.post(f"{LIST}act/", fields | {"act": "discard-all"})
+    confirm(operator, response)
+    assert queues["default"].lookup(late).reason == "failed"
