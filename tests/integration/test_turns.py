@@ -78,3 +78,36 @@ def test_a_process_that_dies_holds_nobody_up(failpoint: str, tmp_path: Path) -> 
         queue.put(0)
         assert queue.stats().ready >= 3 * PUTS + 2
         assert dying.end() == -9
+
+
+WAITING = """
+import sys
+from django_localqueue import SimpleQueue
+with SimpleQueue(sys.argv[1], durability="normal") as queue:
+    print("ready", flush=True)
+    print(queue.get(timeout=60).data, flush=True)
+"""
+
+
+def test_a_put_whose_process_dies_before_it_wakes_anybody_is_got_all_the_same(
+    tmp_path: Path,
+) -> None:
+    try:
+        module = str(build())
+    except CannotBuild as error:
+        pytest.skip(str(error))
+    folder = tmp_path / "store"
+    with SimpleQueue(folder, durability="normal") as queue:
+        queue.put("first")
+        queue.ack(queue.get())
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", WAITING, str(folder)], stdout=subprocess.PIPE, text=True
+    )
+    assert waiting.stdout is not None
+    assert waiting.stdout.readline() == "ready\n"
+    # The first transaction opens the store, the second looks for the queue, the third puts.
+    dying = Putting(folder, 1, module, "transact.committed=3")
+    dying.start()
+    assert dying.end() == -9
+    assert waiting.communicate(timeout=90)[0] == "0\n"
+    assert waiting.returncode == 0
