@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("store", ["sqlite", "rqlite"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("rqlite", marks=pytest.mark.slow)])
 def test_all_of_djangos_tests_pass_but_those_that_are_named(folder: Path, store: str) -> None:
     with ExitStack() as stack:
         nodes = stack.enter_context(FakeCluster()).urls if store == "rqlite" else []
