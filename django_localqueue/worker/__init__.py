@@ -7,7 +7,8 @@ It needs no Django settings and knows no SQL; what it knows of a queue is
 from __future__ import annotations
 
 from django_localqueue.worker.executor import Executor, Handler, HandlerExecutor, Running, current
-from django_localqueue.worker.worker import Summary, Worker
+from django_localqueue.worker.summary import Summary
+from django_localqueue.worker.worker import Worker
 
 __all__ = [
     "Executor",

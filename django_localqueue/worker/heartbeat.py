@@ -23,14 +23,21 @@ class Heartbeat:
         tick: seconds between two looks at them; at most half of the shortest
             interval of a renewal.
         job_timeout: seconds after which a job without a timeout of its own is overdue.
+        supervised: somebody else ends what is overdue.
     """
 
     def __init__(
-        self, claimers: Sequence[Claimer], tick: float, job_timeout: float | None = None
+        self,
+        claimers: Sequence[Claimer],
+        tick: float,
+        job_timeout: float | None = None,
+        *,
+        supervised: bool = False,
     ) -> None:
         self._claimers = claimers
         self._tick = tick
         self._job_timeout = job_timeout
+        self._supervised = supervised
         #: When it last looked, monotonic.
         self.beat_at = time.monotonic()
         self._end = threading.Event()
@@ -54,7 +61,8 @@ class Heartbeat:
             self.beat_at = time.monotonic()
             for claimer in self._claimers:
                 for running in list(claimer.live.values()):
-                    self._warn_if_overdue(running)
+                    if not self._supervised:
+                        self._warn_if_overdue(running)
                     if running.renew_at <= time.monotonic() and not running.lost:
                         self._renew(running)
 

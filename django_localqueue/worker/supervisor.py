@@ -22,7 +22,8 @@ from django_localqueue.worker.board import RECYCLED, Board, Shown
 from django_localqueue.worker.counts import Counts
 from django_localqueue.worker.executor import Executor
 from django_localqueue.worker.health import HealthServer
-from django_localqueue.worker.worker import SECOND_SIGNAL_AFTER, Summary, Worker
+from django_localqueue.worker.summary import Summary
+from django_localqueue.worker.worker import SECOND_SIGNAL_AFTER, Worker
 
 logger = logging.getLogger("django_localqueue.worker")
 

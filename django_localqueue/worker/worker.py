@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue as std_queue
-import secrets
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Literal
 
 from django_localqueue.backends.arguments import seconds, text, whole
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.exceptions import InvalidInput, LocalQueueError
+from django_localqueue.exceptions import InvalidInput
 from django_localqueue.records import WorkerCommand, WorkerState
 from django_localqueue.worker import signals
 from django_localqueue.worker.board import ENDED, RECYCLED, UNKNOWN, Board
@@ -35,7 +32,9 @@ from django_localqueue.worker.executor import (
 from django_localqueue.worker.heartbeat import Heartbeat
 from django_localqueue.worker.limits import Limits
 from django_localqueue.worker.loop import coroutines
+from django_localqueue.worker.names import default_name, package_version
 from django_localqueue.worker.reporter import Reporter
+from django_localqueue.worker.summary import Summary
 
 logger = logging.getLogger("django_localqueue.worker")
 #: A line for each job: a logger of its own, so that it can be left out where jobs are many.
@@ -51,33 +50,6 @@ LAST_WAIT = 1.0
 Event = Literal["stop", "ended", "used up", "quiet", "resume"] | int
 #: Ends of a worker that a supervisor answers with a new one.
 RECYCLING = ("max-jobs", "max-memory", "max-lifetime")
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a worker did.
-
-    ``done``, ``failed`` (became dead letters), ``retried`` (given back after an
-    error), ``released`` (given back unfinished) and ``lost`` (their lease was lost,
-    so the end did not count) are deliveries; ``seconds`` is how long it ran;
-    ``forced`` says that it stopped without waiting for running jobs; ``error`` is
-    what made it stop by itself; ``limit`` is the limit that it reached.
-    """
-
-    done: int = 0
-    failed: int = 0
-    retried: int = 0
-    released: int = 0
-    lost: int = 0
-    seconds: float = 0.0
-    forced: bool = False
-    error: LocalQueueError | None = None
-    limit: str | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """0 after a clean end, 1 after a forced one, 3 where the store is unusable."""
-        return 3 if self.error else int(self.forced)
 
 
 class Worker:
@@ -147,7 +119,7 @@ class Worker:
         if shutdown_timeout is not None:
             seconds(shutdown_timeout, "shutdown_timeout")
         self.shutdown_timeout = shutdown_timeout
-        self.name = text(_default_name() if name is None else name, "name")
+        self.name = text(default_name() if name is None else name, "name")
         self.limits = Limits() if limits is None else limits
         if job_timeout is not None:
             seconds(job_timeout, "job_timeout", positive=True)
@@ -198,7 +170,10 @@ class Worker:
         self._forced = self._quiet = False
         self._claimers = self._make_claimers()
         heartbeat = self._heartbeat = Heartbeat(
-            self._claimers, self._shortest_interval() / 2, self._warned_timeout()
+            self._claimers,
+            self._shortest_interval() / 2,
+            self.job_timeout,
+            supervised=self._board is not None,
         )
         reporter = self._reporter = self._make_reporter()
         threads = [
@@ -405,7 +380,7 @@ class Worker:
         return Reporter(
             self._claimers,
             name=self.name,
-            version=_version(),
+            version=package_version(),
             concurrency=self.threads,
             state=lambda: self.state,
             on_command=obey,
@@ -414,10 +389,6 @@ class Worker:
     def _on_burst_over(self) -> None:
         for claimer in self._claimers:
             claimer.stop()
-
-    def _warned_timeout(self) -> float | None:
-        """The timeout that is only warned of: a supervisor ends what is overdue."""
-        return self.job_timeout
 
     def _shortest_interval(self) -> float:
         leases = (
@@ -443,16 +414,3 @@ class Worker:
             error=errors[0] if errors else None,
             limit=self._limit,
         )
-
-
-def _default_name() -> str:
-    return f"{socket.gethostname()[:200]}:{os.getpid()}:{secrets.token_hex(3)}"
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("django-localqueue")
-    except PackageNotFoundError:
-        return ""
