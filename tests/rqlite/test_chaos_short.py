@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from django_localqueue.backends.rqlite import RqliteQueue
-from django_localqueue.types import Settle
+from django_localqueue.types import NewJob, Settle
 from tests.rqlite.nodes import RealCluster
 
 pytestmark = pytest.mark.rqlite
@@ -123,12 +123,25 @@ def test_a_put_that_was_applied_twice_stores_one_job(
     )
     try:
         forwarded.arm()
-        queue.put_many([1, 2])
+        queue.put_many([NewJob(1, group_id="g"), NewJob(2)])
         (applied,) = queue._store().client.query([["SELECT count(*) FROM applications"]])
         assert applied.rows[0][0] >= 2
         assert queue.stats().ready == 2
     finally:
         triple.execute(["DROP TRIGGER count_puts", "DROP TABLE applications"])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("jobs", [[1], [1, 2], [NewJob(1, group_id="g")]], ids=["one", "two", "g"])
+def test_a_put_by_the_short_way_that_was_applied_twice_stores_its_jobs_once(
+    queue: RqliteQueue, forwarded: Forwarded, jobs: list[Any]
+) -> None:
+    queue.resume()  # the queue is known, so that the short way is open
+    forwarded.arm()
+    ids = queue.put_many(jobs)
+    assert (forwarded.sent, len(set(ids))) == (1, len(jobs))
+    assert all(id.created for id in ids)
+    assert queue.stats().ready == len(jobs)
 
 
 @pytest.mark.timeout(120)
