@@ -11,7 +11,10 @@ import datetime
 import zoneinfo
 from collections.abc import Iterator
 
-from cronsim import CronSim, CronSimError
+try:
+    import cronsim
+except ImportError:  # the extra is not installed
+    cronsim = None  # type: ignore[assignment]
 
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.types import MICROSECONDS, to_datetime
@@ -30,10 +33,15 @@ SHORTHANDS = {
 class Timing:
     """A cron expression of five fields, or a shorthand such as ``@daily``, in a time zone.
 
-    Raises ``InvalidInput`` naming what is wrong.
+    Raises ``InvalidInput`` naming what is wrong, also where cronsim isn't installed, so that the
+    system check of the schedules tells it.
     """
 
     def __init__(self, expression: str, timezone: str) -> None:
+        if cronsim is None:
+            raise InvalidInput(
+                "Recurring jobs need cronsim: pip install django-localqueue[schedules]."
+            )
         if not isinstance(expression, str):
             raise InvalidInput(f"The cron expression must be text, and it is {expression!r}.")
         self._fields = SHORTHANDS.get(expression.strip().lower(), expression)
@@ -48,7 +56,7 @@ class Timing:
             raise InvalidInput(f"There is no time zone {timezone!r}: {error}.") from None
         try:
             self.after(0)
-        except CronSimError as error:
+        except cronsim.CronSimError as error:
             raise InvalidInput(f"The cron expression {expression!r} can't be: {error}.") from None
         except StopIteration:
             raise InvalidInput(f"The cron expression {expression!r} never comes true.") from None
@@ -56,7 +64,7 @@ class Timing:
     def after(self, moment: int) -> int:
         """Return the first time after ``moment``, both in microseconds since the epoch."""
         local = to_datetime(moment).astimezone(self._zone)
-        found: datetime.datetime = next(CronSim(self._fields, local))
+        found: datetime.datetime = next(cronsim.CronSim(self._fields, local))
         return round(found.timestamp()) * MICROSECONDS
 
     def until(self, first: int, last: int) -> Iterator[int]:

@@ -29,11 +29,11 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
         yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
 
 
-def test_django_and_the_cron_library_are_all_that_is_required(project: dict[str, Any]) -> None:
-    assert project["project"]["dependencies"] == ["Django>=5.2", "cronsim>=2.6"]
+def test_django_is_all_that_is_required(project: dict[str, Any]) -> None:
+    assert project["project"]["dependencies"] == ["Django>=5.2"]
 
 
-@pytest.mark.parametrize("extra", ["tasks", "rqlite", "rqlite-async", "dev"])
+@pytest.mark.parametrize("extra", ["tasks", "schedules", "rqlite", "rqlite-async", "dev"])
 def test_the_extras_are_there(project: dict[str, Any], extra: str) -> None:
     assert project["project"]["optional-dependencies"][extra]
 

@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from django_localqueue import InvalidInput, JobFilter, queues
 from django_localqueue.records import ScheduleRecord
-from django_localqueue.schedules import declared, pause, resume, run_now, schedule
+from django_localqueue.schedules import cron, declared, pause, resume, run_now, schedule
 from django_localqueue.schedules.chore import KEPT, Scheduler
 from django_localqueue.schedules.cron import Timing
 from django_localqueue.schedules.declared import problems
@@ -72,6 +72,11 @@ class TestTimes:
 
     def test_a_shorthand_is_what_it_says(self) -> None:
         assert times("@daily", "UTC", "2026-01-10T00:00", 1) == ["01-11 00:00"]
+
+    def test_without_the_extra_it_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cron, "cronsim", None)
+        with pytest.raises(InvalidInput, match=r"django-localqueue\[schedules\]"):
+            Timing("0 3 * * *", "UTC")
 
     @pytest.mark.parametrize(
         "expression", ["", "* * * *", "61 * * * *", "a b c d e", "* * * * * *", "0 0 30 2 *", None]
