@@ -15,6 +15,7 @@ __all__ = [
     "Attempt",
     "Delivery",
     "Error",
+    "FailureGroup",
     "ManualClock",
     "Put",
     "Record",
