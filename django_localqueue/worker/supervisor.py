@@ -33,6 +33,8 @@ FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 30.0
 STEADY = 60.0
 #: Seconds after a forced stop in which processes give their jobs back, before they are killed.
 LAST_WAIT = 5.0
+#: Seconds between the processes that show their stacks: they write in pieces to one stderr.
+STACKS_APART = 0.1
 STORE_UNUSABLE = 3
 
 
@@ -346,7 +348,7 @@ class Supervisor:
             elif number in signals.STOP_NOW or late:
                 self._force(name)
         else:
-            self._send(number)
+            self._send(number, apart=STACKS_APART if number in signals.STACKS else 0)
 
     def _begin_stop(self, why: str, number: int) -> None:
         if self._stop_began is None:
@@ -373,8 +375,9 @@ class Supervisor:
             self._forced = True
             self._send(signal.SIGKILL)
 
-    def _send(self, number: int) -> None:
+    def _send(self, number: int, apart: float = 0) -> None:
         for pid in self.pids():
+            time.sleep(apart)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 

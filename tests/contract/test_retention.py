@@ -129,6 +129,21 @@ class TestPrune:
         assert queue.stats().acked == 1
 
 
+class TestLeftovers:
+    def test_a_job_past_its_retention_may_be_found(self, queue: BaseQueue, clock: Clock) -> None:
+        finish(queue, "ack")
+        clock.advance(86_401)
+        assert queue.has_leftovers()
+        assert queue.prune() == 1
+
+    def test_a_lapsed_lease_may_be_found(self, queue: BaseQueue, clock: Clock) -> None:
+        queue.put(1)
+        queue.get_nowait()
+        clock.advance(61)
+        assert queue.has_leftovers()
+        assert queue.reclaim_expired_leases() == 1
+
+
 class TestRetentionOfAJob:
     def test_it_goes_before_the_queues_be_it_shorter_or_longer(
         self, make_queue: Callable[..., BaseQueue], clock: Clock
