@@ -75,7 +75,9 @@ def unpack(source: Source, folder: Path) -> Path:
     with tarfile.open(archive) as tar:
         root = f"{source.project.replace('-', '_')}-{source.version}"
         wanted = [m for m in tar.getmembers() if m.name.startswith(f"{root}/{source.members}/")]
-        tar.extractall(folder, members=wanted, filter="data")
+        if hasattr(tarfile, "data_filter"):  # not before CPython 3.11.4
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(folder, members=wanted)
     return folder / root / source.members
 
 
