@@ -41,6 +41,8 @@ def folder(tmp_path: Path) -> Path:
 def test_all_of_its_tests_pass_but_those_that_are_named(folder: Path, store: str) -> None:
     with ExitStack() as stack:
         nodes = stack.enter_context(FakeCluster()).urls if store == "rqlite" else []
+        # Under xdist the suite would take a queue of its own, and its workers wouldn't.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         places = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         variables = {
             "PYTHONPATH": os.pathsep.join(filter(None, places)),
@@ -50,7 +52,7 @@ def test_all_of_its_tests_pass_but_those_that_are_named(folder: Path, store: str
         done = subprocess.run(
             [sys.executable, "suite.py"],
             cwd=folder,
-            env={**os.environ, **variables},
+            env={**inherited, **variables},
             capture_output=True,
             text=True,
             timeout=500,
