@@ -32,6 +32,10 @@ NOT_FOR_TESTS = (BACKPORT, "django-stubs", "import-linter", "maturin", "mypy", "
 NOT_OF_DJANGO = (
     *("tests/contract", "tests/chaos", "tests/crash", "tests/rqlite"),
     *("tests/unit/test_transport", "tests/unit/test_rqlite_queue"),
+    *("tests/integration/test_benchmarks.py", "tests/integration/test_counts.py"),
+    *("tests/integration/test_growth.py", "tests/integration/test_turns.py"),
+    *("tests/integration/test_processes.py", "tests/integration/test_processes_end.py"),
+    *("tests/integration/test_processes_fork.py", "tests/integration/test_processes_start.py"),
 )
 NEVER_COPIED = shutil.ignore_patterns(
     ".*", "django_localqueue", "target", "dist", "__pycache__", "output", "localqueue"
