@@ -139,6 +139,8 @@ def alias_of(queue: BaseQueue) -> str:
     aliases = [alias for alias in queues if queues.settings(alias).name == queue.name]
     if len(aliases) > 1:
         aliases = [alias for alias in aliases if queues[alias].store_key == queue.store_key]
+    if not aliases:  # in a test run on rqlite each process has names of its own
+        aliases = [alias for alias in queues if queues[alias] is queue]
     if not aliases:
         return queue.name
     _aliases[queue] = aliases[0]

@@ -56,7 +56,11 @@ def _build() -> None:
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     features = ["--features", "python,failpoints"]
     command = [cargo, "build", "--release", "--locked", "--quiet", "-p", "native_engine", "--lib"]
-    environment = {"PYO3_PYTHON": sys.executable} | os.environ | {"CARGO_TARGET_DIR": str(target)}
+    environment = {
+        **{"PYO3_PYTHON": sys.executable, **os.environ},
+        "PYO3_BUILD_EXTENSION_MODULE": "1",  # not linked to one interpreter's library
+        "CARGO_TARGET_DIR": str(target),
+    }
     done = subprocess.run(
         [*command, *features], cwd=ROOT, env=environment, capture_output=True, text=True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.test import override_settings
 
 from django_localqueue import queues
 from django_localqueue.exceptions import InvalidInput, StoreBusy
-from django_localqueue.tasks import LocalQueueBackend, call, enqueue_many
+from django_localqueue.tasks import LocalQueueBackend, call, enqueue_many, results
 from django_localqueue.tasks.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -197,3 +198,12 @@ class TestEnqueueMany:
     def test_tasks_of_other_backends_are_enqueued_by_theirs(self) -> None:
         now, later = enqueue_many([call(add.using(backend="now"), 1), call(add, 2)])
         assert (now.return_value, later.status) == (1, TaskResultStatus.READY)
+
+
+def test_a_queue_whose_name_in_a_test_run_is_another_keeps_its_alias(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = queues["default"]
+    monkeypatch.setattr(results, "_aliases", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(queue, "name", "default_gw1")
+    assert results.alias_of(queue) == "default"
