@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from os import getpid
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from django_localqueue.worker.board import Board
 from django_localqueue.worker.executor import Executor
 from django_localqueue.worker.health import Health, HealthFile, HealthServer
 from django_localqueue.worker.limits import Limits
+from django_localqueue.worker.names import default_name
 from django_localqueue.worker.supervisor import Supervisor
 
 logger = logging.getLogger("django_localqueue.worker")
@@ -47,8 +45,7 @@ class Plan:
     health_port: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        given = self.values["name"]
-        self.name = given or f"{socket.gethostname()[:200]}:{getpid()}:{secrets.token_hex(3)}"
+        self.name = self.values["name"] or default_name()
 
     @property
     def supervised(self) -> bool:

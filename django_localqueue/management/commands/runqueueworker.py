@@ -13,7 +13,6 @@ import dataclasses
 import logging
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from django_localqueue.management.run import Plan, run
 from django_localqueue.queues import queues
 from django_localqueue.worker import Summary
 from django_localqueue.worker.limits import Limits
+from django_localqueue.worker.names import package_version
 from django_localqueue.worker.options import OPTIONS, Option, resolve
 
 FORCED, USAGE, STORE, JOBS_FAILED = 1, 2, 3, 4
@@ -124,8 +124,9 @@ class Command(BaseCommand):
     def _print_banner(self, plan: Plan) -> None:
         values, aliases = plan.values, plan.aliases
         how = "in turns" if plan.in_turns else "the first before the next"
+        version = package_version() or "(not installed)"
         lines = [
-            f"django-localqueue {_version()}, Django {django.get_version()}",
+            f"django-localqueue {version}, Django {django.get_version()}",
             f"worker   {plan.name}, pid {os.getpid()}",
             f"queues   {', '.join(aliases)}" + (f" ({how})" if len(aliases) > 1 else ""),
         ]
@@ -191,10 +192,3 @@ def _reloads(values: dict[str, Any]) -> bool:
     if values["reload"] is None:
         return bool(conf.setting("DEBUG"))
     return bool(values["reload"])
-
-
-def _version() -> str:
-    try:
-        return version("django-localqueue")
-    except PackageNotFoundError:
-        return "(not installed)"
