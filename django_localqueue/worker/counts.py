@@ -33,6 +33,14 @@ class Counts:
         else:
             self.retried += 1
 
+    def include(self, other: Counts) -> None:
+        """Count what another counted too."""
+        self.done += other.done
+        self.failed += other.failed
+        self.retried += other.retried
+        self.released += other.released
+        self.lost += other.lost
+
 
 def _was_last(job: Job) -> bool:
     most = job.queue.max_retries if job.max_retries is None else job.max_retries

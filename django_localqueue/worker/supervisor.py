@@ -251,9 +251,7 @@ class Supervisor:
     def _ended(self, child: Child, code: int) -> None:
         pid, child.pid = child.pid, None
         left = child.board.running()
-        counts = child.board.counts()
-        for name, count in asdict(counts).items():
-            setattr(self._past, name, getattr(self._past, name) + count)
+        self._past.include(child.board.counts())
         if code < 0 or code not in (0, 1, STORE_UNUSABLE):
             self._after_crash(child, left)
         if self._stop_began is not None:

@@ -401,8 +401,7 @@ class Worker:
     def _counts(self) -> Counts:
         total = Counts()
         for claimer in self._claimers:
-            for name, count in asdict(claimer.counts).items():
-                setattr(total, name, getattr(total, name) + count)
+            total.include(claimer.counts)
         return total
 
     def _summary(self, took: float) -> Summary:
