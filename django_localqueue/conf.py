@@ -358,8 +358,7 @@ def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSet
     if not isinstance(options, Mapping):
         problems.append(_wrong_type(f"{where}['OPTIONS']", options, "a dict"))
         options = {}
-    known_options = OPTIONS
-    problems += _unknown(f"{where}['OPTIONS']", options, known_options)
+    problems += _unknown(f"{where}['OPTIONS']", options, OPTIONS)
     for key, types in OPTION_TYPES.items():
         if key in options and not _is_a(options[key], types):
             given = options[key]
@@ -401,7 +400,7 @@ def _parse(alias: object, entry: Any, default: QueueSettings | None) -> QueueSet
         test_location,
         tuple(problems),
         unset_location,
-        tuple(key for key in options if key in known_options and not _has_effect(key, backend)),
+        tuple(key for key in options if key in OPTIONS and not _has_effect(key, backend)),
     )
 
 

@@ -210,13 +210,12 @@ class Claimer:
             self._ready.extend(reversed(stuck))  # their lease is renewed, so nothing is lost
             return
         self._budget.give_back(len(stuck))
-        for running, settle, lost in zip(stuck, settles, results, strict=True):
+        for running, lost in zip(stuck, results, strict=True):
             self._unfinished.discard(running.job.receipt)
             if self.live.pop(running.job.receipt, None) is not None and lost is None:
                 running.log(logging.DEBUG, "goes back: every thread is busy.")
             if self._burst is not None:
                 self._burst.finished()
-            del settle
 
     def abandon(self) -> int:
         """Settle what is finished and give back what still runs; return how many that were.

@@ -15,7 +15,7 @@ from typing import Literal
 from django_localqueue.backends.arguments import seconds, text, whole
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
-from django_localqueue.records import WorkerCommand, WorkerState
+from django_localqueue.records import WorkerState
 from django_localqueue.worker import signals
 from django_localqueue.worker.board import ENDED, RECYCLED, UNKNOWN, Board
 from django_localqueue.worker.burst import Burst
@@ -372,18 +372,13 @@ class Worker:
         ]
 
     def _make_reporter(self) -> Reporter:
-        events = self._events
-
-        def obey(command: WorkerCommand) -> None:
-            events.put(command)
-
         return Reporter(
             self._claimers,
             name=self.name,
             version=package_version(),
             concurrency=self.threads,
             state=lambda: self.state,
-            on_command=obey,
+            on_command=self._events.put,
         )
 
     def _on_burst_over(self) -> None:
