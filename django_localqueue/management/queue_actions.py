@@ -11,6 +11,7 @@ from typing import Any, cast
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.rqlite import RqliteQueue
 from django_localqueue.exceptions import InvalidInput
+from django_localqueue.management.arguments import add_action, argument_type
 from django_localqueue.management.output import NotFound, Output, time
 from django_localqueue.queues import queues
 from django_localqueue.records import WorkerRecord
@@ -22,11 +23,13 @@ Options = dict[str, Any]
 
 def add_parsers(actions: Any) -> None:
     """Add a parser for each action."""
-    parser = _add(actions, "stats", stats, "Count the jobs of queues by state.")
+    parser = add_action(actions, "stats", stats, "Count the jobs of queues by state.")
     _queues(parser)
-    parser.add_argument("--watch", type=_kind(Number(positive=True)), metavar="SECONDS")
+    parser.add_argument("--watch", type=argument_type(Number(positive=True)), metavar="SECONDS")
 
-    parser = _add(actions, "failed", failed, "List, show, retry, discard or purge dead letters.")
+    parser = add_action(
+        actions, "failed", failed, "List, show, retry, discard or purge dead letters."
+    )
     parser.add_argument("what", choices=("list", "show", "retry", "discard", "purge"))
     parser.add_argument("ids", nargs="*", metavar="ID")
     parser.add_argument("--queue", default="default", metavar="ALIAS")
@@ -34,35 +37,37 @@ def add_parsers(actions: Any) -> None:
     parser.add_argument("--task")
     parser.add_argument("--error-class")
     parser.add_argument("--text", help="In error, task or id.")
-    parser.add_argument("--limit", type=_kind(Whole(1, 1_000)), default=50)
+    parser.add_argument("--limit", type=argument_type(Whole(1, 1_000)), default=50)
     parser.add_argument("--dry-run", action="store_true", help="Say how many, and do nothing.")
 
-    parser = _add(actions, "purge", purge, "Remove finished jobs by age.")
+    parser = add_action(actions, "purge", purge, "Remove finished jobs by age.")
     _queues(parser)
-    parser.add_argument("--older-than", type=_kind(Number()), required=True, metavar="SECONDS")
+    parser.add_argument(
+        "--older-than", type=argument_type(Number()), required=True, metavar="SECONDS"
+    )
     parser.add_argument("--state", choices=("acked", "failed"), default="acked")
     parser.add_argument("--dry-run", action="store_true", help="Say how many, and do nothing.")
 
     for name, text in (("pause", "Deliver nothing from queues."), ("resume", "Deliver again.")):
-        parser = _add(actions, name, pause_or_resume, text)
+        parser = add_action(actions, name, pause_or_resume, text)
         parser.add_argument("queues", nargs="+", metavar="ALIAS")
 
-    parser = _add(actions, "check", check, "Check stores, and that workers live; 1 if not.")
+    parser = add_action(actions, "check", check, "Check stores, and that workers live; 1 if not.")
     _queues(parser)
     parser.add_argument("--worker", metavar="NAME", help="This worker, or its processes, live.")
     parser.add_argument(
         "--max-age",
-        type=_kind(Number(positive=True)),
+        type=argument_type(Number(positive=True)),
         default=60,
         metavar="SECONDS",
         help="How old the last report of a worker may be. Default: 60.",
     )
 
-    parser = _add(actions, "backup", backup, "Copy a store while it is in use.")
+    parser = add_action(actions, "backup", backup, "Copy a store while it is in use.")
     parser.add_argument("path")
     parser.add_argument("--queue", default="default", metavar="ALIAS")
 
-    parser = _add(
+    parser = add_action(
         actions,
         "adopt",
         adopt,
@@ -253,22 +258,5 @@ def _stores(aliases: Sequence[str]) -> list[BaseQueue]:
     return list({queue.store_key: queue for queue in map(queues.__getitem__, aliases)}.values())
 
 
-def _add(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
-    parser.set_defaults(run=run)
-    parser.add_argument("--json", action="store_true", help="Print JSON.")
-    return parser
-
-
 def _queues(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queues", nargs="*", metavar="ALIAS", help="Default: every queue.")
-
-
-def _kind(kind: Number | Whole) -> Any:
-    def parse(given: str) -> Any:
-        try:
-            return kind.parse(given)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{given!r} can't be: {error}") from None
-
-    return parse

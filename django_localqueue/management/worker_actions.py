@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
+from django_localqueue.management.arguments import add_action
 from django_localqueue.management.code import has_tasks
 from django_localqueue.management.output import NotFound, Output, time
 from django_localqueue.queues import queues
@@ -18,11 +18,13 @@ Options = dict[str, Any]
 
 def add_parsers(actions: Any) -> None:
     """Add a parser for each action."""
-    parser = _add(actions, "workers", workers, "List workers; make one quiet, resume or stop it.")
+    parser = add_action(
+        actions, "workers", workers, "List workers; make one quiet, resume or stop it."
+    )
     parser.add_argument("what", nargs="?", default="list", choices=("list", *COMMANDS))
     parser.add_argument("names", nargs="*", metavar="NAME")
 
-    parser = _add(actions, "schedule", schedule, "List schedules; run, pause or resume one.")
+    parser = add_action(actions, "schedule", schedule, "List schedules; run, pause or resume one.")
     parser.add_argument("what", nargs="?", default="list", choices=("list", "run", *PAUSES))
     parser.add_argument("names", nargs="*", metavar="NAME")
 
@@ -109,10 +111,3 @@ def _said(command: str) -> str:
 
 def _stores() -> list[BaseQueue]:
     return list({queue.store_key: queue for queue in queues.all()}.values())
-
-
-def _add(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
-    parser.set_defaults(run=run)
-    parser.add_argument("--json", action="store_true", help="Print JSON.")
-    return parser

@@ -23,6 +23,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from django_localqueue import conf
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
+from django_localqueue.management.arguments import argument_type
 from django_localqueue.management.code import choose_queues, import_code
 from django_localqueue.management.logs import logging_to_stderr
 from django_localqueue.management.pidfile import PidfileHeld, pidfile
@@ -164,12 +165,7 @@ class Command(BaseCommand):
 
 
 def _add(parser: CommandParser, option: Option) -> None:
-    def parse(given: str) -> Any:
-        try:
-            return option.kind.parse(given)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{given!r} can't be: {error}") from None
-
+    parse = argument_type(option.kind)
     default = option.default
     told = option.help
     if default not in (None, False, 0, ()):

@@ -1,0 +1,29 @@
+"""What the arguments of the two commands have in common."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from django_localqueue.worker.options import Kind
+
+
+def argument_type(kind: Kind) -> Callable[[str], Any]:
+    """Return a ``type`` for arguments that take values of this kind."""
+
+    def parse(given: str) -> Any:
+        try:
+            return kind.parse(given)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{given!r} can't be: {error}") from None
+
+    return parse
+
+
+def add_action(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    """Add a parser for an action of ``localqueue``, and return it."""
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    return parser
