@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-
-from django.utils.module_loading import import_string
+from collections.abc import Sequence
 
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.management.code import has_outbox, has_tasks
+from django_localqueue.management.code import has_tasks
+from django_localqueue.outbox import mover
 from django_localqueue.worker.chores import Chore
 from django_localqueue.worker.django import keep_connections_healthy
 
@@ -23,7 +22,7 @@ def project_chores(queues: Sequence[BaseQueue]) -> list[Chore]:
         from django_localqueue.schedules.chore import Scheduler
 
         chores.append(Scheduler(queues))
-    if has_outbox():
+    if mover.is_used():
         chores.append(Outbox())
     return chores
 
@@ -34,10 +33,9 @@ class Outbox(Chore):
     name = "outbox"
 
     def run(self, worker: str, ended: threading.Event) -> float:
-        move: Callable[[int], int] = import_string("django_localqueue.outbox.mover.move")
         keep_connections_healthy()
         try:
-            while not ended.is_set() and move(OUTBOX_STEP):
+            while not ended.is_set() and mover.move(OUTBOX_STEP):
                 pass
         finally:
             keep_connections_healthy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
-from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
@@ -79,11 +78,6 @@ def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoEx
 def has_tasks() -> bool:
     """Whether this project can have tasks."""
     return find_spec("django.tasks") is not None or find_spec("django_tasks") is not None
-
-
-def has_outbox() -> bool:
-    """Whether the project uses the outbox."""
-    return apps.is_installed("django_localqueue.outbox")
 
 
 def _by_store(handlers: Mapping[str, Handler]) -> dict[tuple[str, str], Handler]:

@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured, SuspiciousOperation
 from django.db import connections, transaction
 
 from django_localqueue import conf
 from django_localqueue.exceptions import InvalidInput, JobNotFound
+from django_localqueue.outbox import mover
 from django_localqueue.queues import queues
 from django_localqueue.tasks import results, settings
 from django_localqueue.tasks.calls import Call, Prepared, prepare
@@ -30,8 +30,6 @@ from django_localqueue.tasks.compat import (
 )
 from django_localqueue.tasks.results import LocalTaskResult
 from django_localqueue.types import JobId, JobRecord, Progress
-
-OUTBOX_APP = "django_localqueue.outbox"
 
 
 class LocalQueueBackend(BaseTaskBackend):
@@ -270,11 +268,11 @@ class LocalQueueBackend(BaseTaskBackend):
             Error(problem.message, hint=problem.hint, id=f"django_localqueue.{problem.id}")
             for problem in self.problems
         ]
-        if self.settings.has_outbox and not apps.is_installed(OUTBOX_APP):
+        if self.settings.has_outbox and not mover.is_used():
             messages.append(
                 Error(
                     f"TASKS[{self.alias!r}] uses the outbox, and its app is not installed.",
-                    hint=f"Add {OUTBOX_APP!r} to INSTALLED_APPS and run migrate.",
+                    hint=f"Add {mover.APP!r} to INSTALLED_APPS and run migrate.",
                     id="django_localqueue.E021",
                 )
             )
@@ -313,9 +311,9 @@ def _checked(result_id: Any) -> str:
 
 def _outbox() -> Any:
     """Return the module of the outbox, whose models need its app to be installed."""
-    if not apps.is_installed(OUTBOX_APP):
+    if not mover.is_used():
         raise ImproperlyConfigured(
-            f"The outbox needs its app: add {OUTBOX_APP!r} to INSTALLED_APPS and run migrate."
+            f"The outbox needs its app: add {mover.APP!r} to INSTALLED_APPS and run migrate."
         )
     return import_module("django_localqueue.tasks.outbox")
 
