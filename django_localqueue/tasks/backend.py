@@ -87,14 +87,14 @@ class LocalQueueBackend(BaseTaskBackend):
         """
         prepared = [self._prepare(*one) for one in calls]
         if len(prepared) == 1:
-            return list(self._send(prepared))
+            return list(self._send(prepared, *self._transaction_of(prepared[0])))
         found: dict[int, TaskResult[Any, Any]] = {}
         batches: dict[tuple[str, str | None, bool], list[tuple[int, Prepared]]] = {}
         for index, one in enumerate(prepared):
             database, outbox = self._transaction_of(one)
             batches.setdefault((one.alias, database, outbox), []).append((index, one))
-        for batch in batches.values():
-            sent = self._send([one for _, one in batch])
+        for (_, database, outbox), batch in batches.items():
+            sent = self._send([one for _, one in batch], database, outbox)
             found.update(zip((index for index, _ in batch), sent, strict=True))
         return [found[index] for index in range(len(prepared))]
 
@@ -133,9 +133,10 @@ class LocalQueueBackend(BaseTaskBackend):
             )
         return database, outbox
 
-    def _send(self, prepared: Sequence[Prepared]) -> Sequence[TaskResult[Any, Any]]:
+    def _send(
+        self, prepared: Sequence[Prepared], database: str | None, outbox: bool
+    ) -> Sequence[TaskResult[Any, Any]]:
         """Put calls of one queue, now or when their transaction is committed."""
-        database, outbox = self._transaction_of(prepared[0])
         if database is None:
             return self._put(prepared)
         if not outbox and not connections[database].in_atomic_block:
