@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from django_localqueue import conf
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError, UnknownQueue
 from django_localqueue.outbox.pending import PendingJob
 from django_localqueue.queues import queues
@@ -146,27 +147,26 @@ def _put(alias: str, rows: Sequence[tuple[int, str]]) -> dict[int, str]:
     except (UnknownQueue, ImproperlyConfigured) as error:
         return dict.fromkeys((key for key, _ in rows), str(error))
     now = queue.now()
-    jobs: list[NewJob] = []
+    jobs: dict[int, NewJob] = {}
     refused: dict[int, str] = {}
     for key, pending in rows:
         try:
-            jobs.append(PendingJob.loads(pending).new_job(now))
+            jobs[key] = PendingJob.loads(pending).new_job(now)
         except (InvalidInput, ValueError, TypeError, KeyError) as error:
             refused[key] = str(error)
     try:
         if jobs:
-            queue.put_many(jobs, once=True)
+            queue.put_many(jobs.values(), once=True)
     except InvalidInput:
-        kept = [row for row in rows if row[0] not in refused]
-        refused.update(_one_by_one(alias, kept, now))
+        refused.update(_one_by_one(queue, jobs))
     return refused
 
 
-def _one_by_one(alias: str, rows: Iterable[tuple[int, str]], now: int) -> dict[int, str]:
+def _one_by_one(queue: BaseQueue, jobs: Mapping[int, NewJob]) -> dict[int, str]:
     refused: dict[int, str] = {}
-    for key, pending in rows:
+    for key, job in jobs.items():
         try:
-            queues[alias].put_many([PendingJob.loads(pending).new_job(now)], once=True)
+            queue.put_many([job], once=True)
         except InvalidInput as error:
             refused[key] = str(error)
     return refused
