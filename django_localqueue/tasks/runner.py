@@ -23,6 +23,7 @@ from django_localqueue.tasks.compat import (
 from django_localqueue.tasks.context import JobContext
 from django_localqueue.tasks.signals import job_dead_lettered, job_retried
 from django_localqueue.types import Attempt, ErrorRecord, Job, Reason, Settle
+from django_localqueue.worker.counts import is_last_delivery
 from django_localqueue.worker.django import call_async
 from django_localqueue.worker.executor import Running, check_result
 
@@ -209,9 +210,8 @@ def _raised(run: _Run, error: BaseException) -> Settle:
 
 
 def _delay_before_retry(job: Job, policy: options.JobOptions, error: BaseException) -> float | None:
-    most = job.queue.max_retries if job.max_retries is None else job.max_retries
-    if job.attempts > most:
-        return None  # the queue would make it a dead letter
+    if is_last_delivery(job):
+        return None
     return policy.delay_before_retry(job.attempts, error)
 
 

@@ -28,7 +28,7 @@ class Counts:
             self.done += 1
         elif settle.verb == "release":
             self.released += 1
-        elif settle.verb == "fail" or running.cancel_requested or _was_last(running.job):
+        elif settle.verb == "fail" or running.cancel_requested or is_last_delivery(running.job):
             self.failed += 1
         else:
             self.retried += 1
@@ -42,6 +42,7 @@ class Counts:
         self.lost += other.lost
 
 
-def _was_last(job: Job) -> bool:
+def is_last_delivery(job: Job) -> bool:
+    """Whether the queue makes a job a dead letter if it is given back after an error."""
     most = job.queue.max_retries if job.max_retries is None else job.max_retries
     return job.attempts > most
