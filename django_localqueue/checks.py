@@ -1,13 +1,15 @@
 """System checks of the settings. Ids are fixed for ever; each names its mend in the hint.
 
-Those that look at files carry the tag ``localqueue_files`` as well.
+Those that look at files carry the tag ``localqueue_files`` as well. Every process of a project
+imports this module, so what few of them need, as the worker, is imported by the check itself.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,12 +19,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules, import_string
 
 from django_localqueue import conf
-from django_localqueue.backends.rqlite import RqliteQueue
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.sqlite import SQLiteQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
 from django_localqueue.queues import arguments, backend_class
-from django_localqueue.transports.errors import AccessRefused, MissingExtra, NotRqlite, TlsFailed
-from django_localqueue.worker.options import OPTIONS, Kind, Number
 
 TAG = "localqueue"
 FILES_TAG = "localqueue_files"
@@ -74,6 +74,8 @@ def check_leases(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 @register(TAG)
 def check_worker(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
     """Values of LOCALQUEUE_WORKER that no worker takes (E006, E010)."""
+    from django_localqueue.worker.options import OPTIONS, Kind, Number
+
     worker = conf.worker()
     messages: list[CheckMessage] = []
     kinds: dict[str, Kind] = {option.key: option.kind for option in OPTIONS}
@@ -304,6 +306,8 @@ def check_deployment(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 @register(TAG, deploy=True)
 def check_nodes(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
     """Nodes of an rqlite cluster that don't answer, or not as they should (W011)."""
+    from django_localqueue.backends.rqlite import RqliteQueue
+
     messages: list[CheckMessage] = []
     seen: set[str] = set()
     for queue in _all():
@@ -326,6 +330,13 @@ def check_nodes(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 
 
 def _node_mend(node: str, error: LocalQueueError) -> str:
+    from django_localqueue.transports.errors import (
+        AccessRefused,
+        MissingExtra,
+        NotRqlite,
+        TlsFailed,
+    )
+
     match error:
         case MissingExtra():
             return "Install it: pip install 'django-localqueue[rqlite]'."
@@ -362,14 +373,19 @@ def _value_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:
     except ImproperlyConfigured as error:
         yield conf.Problem("E008", str(error), "Correct the dotted path, or leave it out.")
         return
-    lazy: dict[str, Any] = {"lazy": True} if issubclass(backend, SQLiteQueue) else {}
-    if not issubclass(backend, (SQLiteQueue, RqliteQueue)):
-        return  # what another backend takes shows when it is first used
+    make: Callable[..., BaseQueue] = backend
+    if issubclass(backend, SQLiteQueue):
+        make = partial(backend, lazy=True)
+    else:
+        from django_localqueue.backends.rqlite import RqliteQueue
+
+        if not issubclass(backend, RqliteQueue):
+            return  # what another backend takes shows when it is first used
     tries: list[tuple[str, dict[str, Any]]] = [("", {})]
     tries += [(f"['OPTIONS']['{key}']", {key: value}) for key, value in options.items()]
     for key, values in tries:
         try:
-            backend(queue.location, queue.name, **lazy, **values)
+            make(queue.location, queue.name, **values)
         except InvalidInput as error:
             yield conf.Problem("E006", f"{where}{key}: {error}", "Correct the value.")
             if not key:

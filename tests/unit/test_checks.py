@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -489,6 +491,20 @@ def test_the_checks_that_look_at_files_have_a_tag_of_their_own(folder: Path) -> 
     folder.write_text("")
     with one_queue(folder, OPTIONS={"nope": 1}):
         assert set(run(tag=checks.FILES_TAG)) == {"E001"}
+
+
+def test_a_process_that_starts_loads_neither_the_worker_nor_rqlite_for_them() -> None:
+    code = (
+        "import sys, django; from django.conf import settings;"
+        "settings.configure(INSTALLED_APPS=['django_localqueue']); django.setup();"
+        "print(*(n for n in sys.modules if n.startswith('django_localqueue.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = done.stdout.split()
+    assert "django_localqueue.checks" in loaded
+    assert not [name for name in loaded if re.search(r"\.(worker|rqlite|transports)\b", name)]
 
 
 def test_a_check_can_be_silenced(settings: Any, folder: Path) -> None:
