@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from django_localqueue import SimpleQueue
 from tests.contract.helpers import PATIENCE, InThread
 from tests.contract.processes import HOLD_THE_WRITE_LOCK, Processes
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    with ExitStack() as stack:
-        yield Processes(tmp_path / "store", stack)
-
-
-@pytest.fixture
-def queue(processes: Processes) -> Iterator[SimpleQueue]:
-    """The store that the processes share, as this process sees it."""
-    with SimpleQueue(processes.folder) as queue:
-        yield queue
-
 
 PRODUCE = """
 with SimpleQueue(folder, durability=sys.argv[2]) as queue:

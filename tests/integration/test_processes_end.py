@@ -7,8 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,19 +14,6 @@ import pytest
 from django_localqueue import SimpleQueue
 from tests.contract.helpers import PATIENCE, wait_for_sleep
 from tests.contract.processes import HOLD_THE_WRITE_LOCK, Processes
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    with ExitStack() as stack:
-        yield Processes(tmp_path / "store", stack)
-
-
-@pytest.fixture
-def queue(processes: Processes) -> Iterator[SimpleQueue]:
-    """The store that the processes share, as this process sees it."""
-    with SimpleQueue(processes.folder) as queue:
-        yield queue
 
 
 class TestDeath:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-
-import pytest
 
 from django_localqueue import SQLiteQueue
 from django_localqueue.records import WorkerRecord
@@ -28,18 +24,6 @@ if child == 0:
 say(child)
 sys.stdin.readline()
 """
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    with ExitStack() as stack:
-        yield Processes(tmp_path / "queue", stack)
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[SQLiteQueue]:
-    with SQLiteQueue(tmp_path / "queue") as queue:
-        yield queue
 
 
 def alive(queue: SQLiteQueue) -> dict[str, bool | None]:

@@ -7,19 +7,10 @@ import re
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.integration.worker_site import Site, WorkerProcess
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
 
 
 def page(port: str, path: str) -> int:

@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +19,6 @@ print("held", flush=True)
 sys.stdin.readline()
 connection.execute("ROLLBACK")
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
 
 
 def test_what_a_killed_worker_left_is_finished_by_another(site: Site) -> None:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from django_localqueue.records import ScheduleRecord
 from tests.integration.worker_site import Site
 
 DUE_TIMES = 6
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
 
 
 def tick(site: Site) -> ScheduleRecord:
