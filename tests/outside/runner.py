@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.test.runner import DiscoverRunner
@@ -47,8 +51,23 @@ class OutsideRunner(DiscoverRunner):
         return result
 
 
-def outcome(said: str) -> dict[str, Any]:
-    """Return what a suite's process printed of its outcome: ``run``, ``skipped`` and ``failed``."""
-    (line,) = [line for line in said.splitlines() if line.startswith(MARK)]
+def outcome(command: Sequence[str], folder: Path, **variables: str) -> dict[str, Any]:
+    """Run a suite in a process of its own; return its outcome: ``run``, ``skipped``, ``failed``.
+
+    The process inherits nothing of the pytest that starts it: under xdist the suite would take
+    a queue of its own, and its workers wouldn't.
+    """
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**inherited, **variables},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     found: dict[str, Any] = json.loads(line.removeprefix(MARK))
     return found
