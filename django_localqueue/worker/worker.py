@@ -138,11 +138,6 @@ class Worker:
         self._limit: str | None = None
 
     @property
-    def concurrency(self) -> int:
-        """How many jobs run at a time, those of all its stores together."""
-        return self.threads * len({queue.store_key for queue in self.queues})
-
-    @property
     def state(self) -> WorkerState:
         """What it does now."""
         if self._stop_began is not None:
