@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.name = self.values["name"] or default_name()
+
+    @property
+    def stores(self) -> list[BaseQueue]:
+        """A queue of each store."""
+        return list({queue.store_key: queue for queue in self.queues}.values())
 
     @property
     def supervised(self) -> bool:
@@ -130,14 +135,13 @@ def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) ->
 
     health = Health(lambda: supervisor.alive_at(), lambda: supervisor.answered_at())
     server = _server(plan, health)
-    stores = len({queue.store_key for queue in plan.queues})
     supervisor = Supervisor(
         make_worker,
         processes=plan.values["processes"],
         name=plan.name,
         queues=plan.queues,
         executor=plan.executor,
-        slots=plan.values["threads"] * stores,
+        slots=plan.values["threads"] * len(plan.stores),
         shutdown_timeout=plan.values["shutdown_timeout"],
         before_fork=connections.close_all,
         health=server,
@@ -155,8 +159,7 @@ def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) ->
 
 def _refuse_a_taken_name(plan: Plan) -> None:
     names = {plan.name, *(f"{plan.name}/{n}" for n in range(1, plan.values["processes"] + 1))}
-    stores: Sequence[BaseQueue] = list({queue.store_key: queue for queue in plan.queues}.values())
-    for queue in stores:
+    for queue in plan.stores:
         for worker in queue.workers():
             if worker.name in names and worker.alive:
                 raise InvalidInput(

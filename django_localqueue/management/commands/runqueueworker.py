@@ -131,7 +131,7 @@ class Command(BaseCommand):
             f"worker   {plan.name}, pid {os.getpid()}",
             f"queues   {', '.join(aliases)}" + (f" ({how})" if len(aliases) > 1 else ""),
         ]
-        for queue in {queue.store_key: queue for queue in plan.queues}.values():
+        for queue in plan.stores:
             durability = getattr(queue, "durability", None)
             kept = f", durability {durability}" if durability else ""
             lines.append(f"store    {type(queue).__name__} in {queue.store_key}{kept}")
