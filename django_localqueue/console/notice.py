@@ -13,6 +13,7 @@ from django.utils.formats import localize
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.console import permissions
 from django_localqueue.console.stores import Unreadable, aliases, ask
 from django_localqueue.types import MICROSECONDS, FailureGroup, JobFilter
@@ -40,26 +41,29 @@ class Failed:
         return text % f"{localize(self.number)}{more}"
 
 
-def failed(names: Sequence[str], seconds: int | None = None) -> list[Failed]:
+def failed(
+    names: Sequence[str], seconds: int | None = None, *, with_groups: bool = True
+) -> list[Failed]:
     """Return what failed in the last ``seconds``, or ever; queues without failures are left out."""
     found = []
     for alias in names:
-        answer = ask(alias, lambda queue: queue.now())
-        if isinstance(answer, Unreadable):
+        number = ask(alias, lambda queue: _number(queue, seconds))
+        if isinstance(number, Unreadable) or not number:
             continue
-        since = None if seconds is None else answer - seconds * MICROSECONDS
-        wanted = JobFilter(state="failed", since=since)
-        number = ask(alias, lambda queue, wanted=wanted: queue.count(wanted, cap=CAP))  # type: ignore[misc]
-        groups = ask(alias, lambda queue: queue.failures(GROUPS))
-        if isinstance(number, int) and number:
-            shown = [] if isinstance(groups, Unreadable) else groups
-            found.append(Failed(alias, number, shown))
+        groups = ask(alias, lambda queue: queue.failures(GROUPS)) if with_groups else []
+        found.append(Failed(alias, number, [] if isinstance(groups, Unreadable) else groups))
     return found
 
 
+def _number(queue: BaseQueue, seconds: int | None) -> int:
+    """Return how many jobs failed in the last ``seconds``, or ever; at most ``CAP``."""
+    since = None if seconds is None else queue.now() - seconds * MICROSECONDS
+    return queue.count(JobFilter(state="failed", since=since), cap=CAP)
+
+
 def for_request(request: HttpRequest, seconds: int | None = None) -> list[Failed]:
-    """Return what failed in the queues whose jobs the user may see."""
-    return failed(permissions.allowed(request, "view_job"), seconds)
+    """Return what failed in the queues whose jobs the user may see: the numbers alone."""
+    return failed(permissions.allowed(request, "view_job"), seconds, with_groups=False)
 
 
 def mail_failures(hours: float = 24) -> bool:
