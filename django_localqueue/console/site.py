@@ -25,12 +25,8 @@ from django_localqueue.console.views.overview import (
     QueueView,
     ResumeView,
 )
-from django_localqueue.console.views.schedules import (
-    ScheduleActView,
-    SchedulesView,
-    ScheduleView,
-)
-from django_localqueue.console.views.workers import WorkerCommandView, WorkersView, WorkerView
+from django_localqueue.console.views.schedules import ScheduleActView, SchedulesView
+from django_localqueue.console.views.workers import WorkerCommandView, WorkersView
 
 if TYPE_CHECKING:
     Base = ModelAdmin[Any]
@@ -113,7 +109,7 @@ class WorkerAdmin(ConsoleAdmin):
         return [
             self.route("", self.workers_view, "worker_changelist"),
             self.route("command/", WorkerCommandView, "worker_command"),
-            self.route("<path:object_id>/change/", WorkerView, "worker_change"),
+            self.route("<path:object_id>/change/", WorkersView, "worker_change"),
         ]
 
 
@@ -127,7 +123,7 @@ class ScheduleAdmin(ConsoleAdmin):
         return [
             self.route("", self.schedules_view, "schedule_changelist"),
             self.route("act/", ScheduleActView, "schedule_act"),
-            self.route("<path:object_id>/change/", ScheduleView, "schedule_change"),
+            self.route("<path:object_id>/change/", SchedulesView, "schedule_change"),
         ]
 
 

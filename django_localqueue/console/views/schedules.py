@@ -35,12 +35,15 @@ NEEDS = {
 
 
 class SchedulesView(ConsoleView):
-    """Every schedule of the stores, with its last and next run."""
+    """Every schedule of the stores, with its last and next run.
+
+    The admin's log leads here too, with the schedule that the act was on.
+    """
 
     template_name = f"admin/{APP}/schedules.html"
     is_watched = True
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    def get(self, request: HttpRequest, object_id: str = "") -> HttpResponse:
         names = permissions.require_some(request, "view_schedule")
         context = {
             "rows": [self.row(entry) for entry in schedules_of(names)],
@@ -73,13 +76,6 @@ class SchedulesView(ConsoleView):
             "can_pause": may("pause_schedule"),
             "can_run": may("run_schedule"),
         }
-
-
-class ScheduleView(SchedulesView):
-    """Where the admin's log leads for an act on a schedule: to the list."""
-
-    def get(self, request: HttpRequest, object_id: str) -> HttpResponse:  # type: ignore[override]
-        return super().get(request)
 
 
 class ScheduleActView(ConsoleView):

@@ -39,12 +39,15 @@ def since(now: int, then: int) -> str:
 
 
 class WorkersView(ConsoleView):
-    """Every worker of the stores, those that are gone flagged."""
+    """Every worker of the stores, those that are gone flagged.
+
+    The admin's log leads here too, with the worker that the act was on.
+    """
 
     template_name = f"admin/{APP}/workers.html"
     is_watched = True
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    def get(self, request: HttpRequest, object_id: str = "") -> HttpResponse:
         names = permissions.require_some(request, "view_worker")
         found, unreadable = workers_of(names)
         context = {
@@ -118,13 +121,6 @@ DONE = {
     "stop": gettext_lazy("“%s” is asked to stop, once its jobs have ended or their time is up."),
     "forget": gettext_lazy("“%s” is forgotten."),
 }
-
-
-class WorkerView(WorkersView):
-    """Where the admin's log leads for an act on a worker: to the list."""
-
-    def get(self, request: HttpRequest, object_id: str) -> HttpResponse:  # type: ignore[override]
-        return super().get(request)
 
 
 class WorkerCommandView(ConsoleView):

@@ -146,6 +146,15 @@ def test_running_a_schedule_now_puts_its_job_and_leaves_its_times(chief):
     assert queues["default"].schedules()[0].next_at == before
 
 
+def test_the_admins_log_leads_from_an_act_to_the_list(chief):
+    report()
+    schedule()
+    chief.post(COMMAND, {"worker": "web1:12:ab", "command": "quiet"})
+    chief.post(ACT, {"schedule": "nightly", "act": "pause_schedule"})
+    addresses = [entry.get_admin_url() for entry in LogEntry.objects.order_by("pk")]
+    assert [len(chief.get(address).context["rows"]) for address in addresses] == [1, 1]
+
+
 @pytest.mark.parametrize("act", ["pause_schedule", "resume_schedule", "run_schedule"])
 def test_who_may_only_look_at_schedules_changes_nothing(act, login):
     schedule()
