@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from django_localqueue.console.stores import Unreadable, aliases, ask
 from django_localqueue.queues import queues
@@ -61,18 +61,24 @@ def schedules_of(names: Sequence[str]) -> list[ScheduleEntry]:
     for alias in one_of_each_store(names):
         answer = ask(alias, lambda queue: (queue.now(), queue.schedules()))
         if not isinstance(answer, Unreadable):
-            found += [
-                ScheduleEntry(alias_of(alias, record.queue) or alias, answer[0], record)
-                for record in answer[1]
-            ]
+            found += [ScheduleEntry(alias, answer[0], record) for record in answer[1]]
+    known = aliases_by_queue() if found else {}
+    return [
+        replace(entry, alias=alias_near(entry.alias, entry.record.queue, known) or entry.alias)
+        for entry in found
+    ]
+
+
+def aliases_by_queue() -> dict[tuple[str, str], str]:
+    """Return the alias of each queue that can be opened, by its store and its name there."""
+    found: dict[tuple[str, str], str] = {}
+    for alias in aliases():
+        answer = ask(alias, lambda queue: (queue.store_key, queue.name))
+        if not isinstance(answer, Unreadable):
+            found.setdefault(answer, alias)
     return found
 
 
-def alias_of(near: str, name: str) -> str | None:
+def alias_near(near: str, name: str, known: Mapping[tuple[str, str], str]) -> str | None:
     """Return the alias of the queue of this name in the store of the queue ``near``."""
-    key = queues[near].store_key
-    for alias in aliases():
-        found = ask(alias, lambda queue: (queue.store_key, queue.name))
-        if found == (key, name):
-            return alias
-    return None
+    return known.get((queues[near].store_key, name))

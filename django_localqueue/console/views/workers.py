@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from functools import cached_property
 from typing import Any
 
 from django.contrib import messages
@@ -14,7 +15,12 @@ from django.utils.translation import gettext_lazy
 from django_localqueue.console import audit, permissions
 from django_localqueue.console.audit import Act
 from django_localqueue.console.display import age, moment
-from django_localqueue.console.shared import WorkerEntry, alias_of, workers_of
+from django_localqueue.console.shared import (
+    WorkerEntry,
+    alias_near,
+    aliases_by_queue,
+    workers_of,
+)
 from django_localqueue.console.stores import Unreadable, ask
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.records import RunningJob, WorkerCommand
@@ -95,9 +101,14 @@ class WorkersView(ConsoleView):
             ],
         }
 
+    @cached_property
+    def known(self) -> dict[tuple[str, str], str]:
+        """The aliases of all queues, asked for once a page."""
+        return aliases_by_queue()
+
     def job(self, entry: WorkerEntry, job: RunningJob) -> dict[str, Any]:
         """Return what is shown of a job that the worker runs; its page for who may see it."""
-        alias = alias_of(entry.alias, job.queue)
+        alias = alias_near(entry.alias, job.queue, self.known)
         may = alias is not None and permissions.has_permission(self.request, "view_job", alias)
         return {
             "id": job.id if may else "",
