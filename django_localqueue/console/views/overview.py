@@ -33,7 +33,6 @@ class OverviewView(ConsoleView):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         names = permissions.require_some(request, "view_queue")
-        span = charts.SPANS.get(request.GET.get("span", ""), charts.SPANS["hour"])
         job_viewable = set(permissions.allowed(request, "view_job", names))
         pausable = set(permissions.allowed(request, "pause_queue", names))
         rows = [
@@ -42,7 +41,7 @@ class OverviewView(ConsoleView):
                 "oldest_age": age(row.oldest_age),
                 "oldest_at": moment(row.stats.oldest_ready_at if row.stats else None),
                 "dead_letters_url": self.letters_url(row.alias),
-                "lists": self.lists(row.alias),
+                "lists": lists(self, row.alias),
                 "url": self.url("queue_change", quote(row.alias)),
                 "can_view_jobs": row.alias in job_viewable,
                 "can_pause": row.alias in pausable,
@@ -54,7 +53,7 @@ class OverviewView(ConsoleView):
             "errors_url": self.url("job_errors"),
             "schedules": self.schedules_due(),
             "outbox": outbox.waiting(),
-            **self.chart(names, span),
+            **chart(request, names),
             "pause_url": self.url("queue_pause"),
             "resume_url": self.url("queue_resume"),
             "purge_url": self.url("queue_purge"),
@@ -68,39 +67,6 @@ class OverviewView(ConsoleView):
     def letters_url(self, alias: str) -> str:
         """Return the address of one queue's dead letters."""
         return f"{self.url('job_changelist')}?{urlencode({'queue': alias})}"
-
-    def lists(self, alias: str) -> dict[str, str]:
-        """Return the address of the list of each state of a queue."""
-        url = self.url("job_changelist")
-        return {state: f"{url}?{urlencode({'state': state, 'queue': alias})}" for state in LISTED}
-
-    def chart(self, names: list[str], span: charts.Span) -> dict[str, object]:
-        """Return the chart of what the queues did, its table, and the links to other spans."""
-        found = []
-        for alias in names:
-            answer = ask(
-                alias, lambda queue: queue.activity(*charts.steps_until(queue.now(), span))
-            )
-            if not isinstance(answer, Unreadable):
-                found.append(answer)
-        steps = charts.added(found)
-        acked, failed = (sum(getattr(one, kind) for one in steps) for kind in ("acked", "failed"))
-        return {
-            "chart": charts.bars(steps, span),
-            "chart_table": charts.table(steps, span),
-            "acked_rate": charts.per_minute(acked, span),
-            "failed_rate": charts.per_minute(failed, span),
-            "acked_total": acked,
-            "failed_total": failed,
-            "spans": [
-                {
-                    "url": f"?{urlencode({'span': one.name})}",
-                    "label": one.label,
-                    "is_current": one is span,
-                }
-                for one in charts.SPANS.values()
-            ],
-        }
 
     def schedules_due(self) -> dict[str, object] | None:
         """Return how many schedules there are, how many are overdue and which is next."""
@@ -120,6 +86,40 @@ class OverviewView(ConsoleView):
         }
 
 
+def lists(view: ConsoleView, alias: str) -> dict[str, str]:
+    """Return the address of the list of each state of a queue."""
+    url = view.url("job_changelist")
+    return {state: f"{url}?{urlencode({'state': state, 'queue': alias})}" for state in LISTED}
+
+
+def chart(request: HttpRequest, names: list[str]) -> dict[str, object]:
+    """Return the chart of what the queues did, its table, and the links to other spans."""
+    span = charts.SPANS.get(request.GET.get("span", ""), charts.SPANS["hour"])
+    found = []
+    for alias in names:
+        answer = ask(alias, lambda queue: queue.activity(*charts.steps_until(queue.now(), span)))
+        if not isinstance(answer, Unreadable):
+            found.append(answer)
+    steps = charts.added(found)
+    acked, failed = (sum(getattr(one, kind) for one in steps) for kind in ("acked", "failed"))
+    return {
+        "chart": charts.bars(steps, span),
+        "chart_table": charts.table(steps, span),
+        "acked_rate": charts.per_minute(acked, span),
+        "failed_rate": charts.per_minute(failed, span),
+        "acked_total": acked,
+        "failed_total": failed,
+        "spans": [
+            {
+                "url": f"?{urlencode({'span': one.name})}",
+                "label": one.label,
+                "is_current": one is span,
+            }
+            for one in charts.SPANS.values()
+        ],
+    }
+
+
 class QueueView(ConsoleView):
     """One queue: its counts, what it did, and the settings in force."""
 
@@ -129,16 +129,13 @@ class QueueView(ConsoleView):
     def get(self, request: HttpRequest, object_id: str) -> HttpResponse:
         alias = known(unquote(object_id))
         permissions.require(request, "view_queue", alias)
-        span = charts.SPANS.get(request.GET.get("span", ""), charts.SPANS["hour"])
         (row,) = overview([alias])
-        page = OverviewView(model_admin=self.model_admin)
-        page.setup(request)
         context = {
             "alias": alias,
             "row": row,
             "stats": row.stats,
             "oldest_age": age(row.oldest_age),
-            "states": self.counts(page, alias, row.stats),
+            "states": self.counts(alias, row.stats),
             "settings": settings_of(alias),
             "can_pause": permissions.has_permission(request, "pause_queue", alias),
             "can_purge": permissions.has_permission(request, "purge_queue", alias),
@@ -146,22 +143,20 @@ class QueueView(ConsoleView):
             "resume_url": self.url("queue_resume"),
             "purge_url": f"{self.url('queue_purge')}?{urlencode({'queue': alias})}",
             "errors_url": f"{self.url('job_errors')}?{urlencode({'queue': alias})}",
-            **page.chart([alias], span),
+            **chart(request, [alias]),
         }
         title = _("Queue %s") % alias
         return self.render(title, context, crumbs=[self.list_crumb("queue")])
 
-    def counts(
-        self, page: OverviewView, alias: str, stats: Stats | None
-    ) -> list[tuple[str, int, str]]:
+    def counts(self, alias: str, stats: Stats | None) -> list[tuple[str, int, str]]:
         """Return label, number and list of each state; no link for who may not see jobs."""
         if stats is None:
             return []
         may = permissions.has_permission(self.request, "view_job", alias)
-        lists = page.lists(alias)
+        addresses = lists(self, alias)
         numbers = dict(stats) | {"ready": stats.ready - stats.delayed - stats.blocked}
         return [
-            (str(STATE_LABELS[state]), numbers[state], lists[state] if may else "")
+            (str(STATE_LABELS[state]), numbers[state], addresses[state] if may else "")
             for state in LISTED
         ]
 
