@@ -42,6 +42,7 @@ from django_localqueue.console.keys import from_form
 from django_localqueue.console.stores import Unreadable, known
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.console.views.detail import page_time
+from django_localqueue.console.views.jobs import DANGEROUS
 from django_localqueue.queues import queues
 from django_localqueue.types import STATES, Action, JobFilter, State
 
@@ -81,7 +82,6 @@ BUTTONS: Mapping[str, Any] = {
     "purge": gettext_lazy("Yes, purge"),
     "discard": gettext_lazy("Yes, discard"),
 }
-DANGEROUS = ("purge", "discard", "cancel")
 
 
 @dataclass(frozen=True, slots=True)

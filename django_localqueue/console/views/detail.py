@@ -31,7 +31,7 @@ from django_localqueue.console.stores import Unreadable, as_of, ask, known
 from django_localqueue.console.tracebacks import parts
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.console.views.edit import EDITABLE
-from django_localqueue.console.views.jobs import AT_ONCE, DANGEROUS, LABELS
+from django_localqueue.console.views.jobs import AT_ONCE, LABELS, button, do_label
 from django_localqueue.types import Attempt, ErrorRecord, JobFilter, JobRecord
 
 logger = logging.getLogger("django_localqueue.console")
@@ -81,13 +81,12 @@ class JobView(ConsoleView):
         can_view_payload = may("view_job_payload")
         state = record.state
         actions = [
-            {"name": action, "label": LABELS[action], "is_dangerous": action in DANGEROUS}
+            button(action)
             for action in LABELS
             if suits(action, state) and may(NEEDS[action]) and action not in ("retry", "run_now")
         ]
         at_once = AT_ONCE.get(state, "")
         may_at_once = bool(at_once) and may(NEEDS[at_once])
-        is_discarded = record.reason == "discarded"
         return {
             "job": record,
             "facts": facts(alias, record),
@@ -105,7 +104,7 @@ class JobView(ConsoleView):
             "key": to_form(alias, record.id),
             "act_url": self.url("job_act"),
             "do_url": self.do_url(alias, record.id, at_once) if may_at_once else "",
-            "do_label": _("Restore") if is_discarded else LABELS.get(at_once, ""),
+            "do_label": do_label(record),
             "actions": actions,
             "timeline": timeline(record),
             "progress": self.progress(record),

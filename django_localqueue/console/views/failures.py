@@ -14,7 +14,7 @@ from django_localqueue.console.acts import NEEDS
 from django_localqueue.console.display import moment
 from django_localqueue.console.stores import Unreadable, as_of, ask
 from django_localqueue.console.views.base import APP, ConsoleView
-from django_localqueue.console.views.jobs import LABELS
+from django_localqueue.console.views.jobs import button
 from django_localqueue.types import FailureGroup
 
 GROUPS = 100
@@ -85,7 +85,7 @@ class ErrorsView(ConsoleView):
             "url": f"{self.url('job_changelist')}?{query}",
             "filter": query,
             "actions": [
-                {"name": action, "label": LABELS[action], "is_dangerous": action == "discard"}
+                button(action)
                 for action in ("retry", "discard")
                 if permissions.has_permission(self.request, NEEDS[action], alias)
             ],

@@ -67,6 +67,18 @@ def time_of(record: JobRecord) -> int | None:
     return times.get(record.state, record.finished_at)
 
 
+def button(action: str) -> dict[str, Any]:
+    """Return what a template needs for the button of an action."""
+    return {"name": action, "label": LABELS[action], "is_dangerous": action in DANGEROUS}
+
+
+def do_label(record: JobRecord) -> str:
+    """Return what to call that which one click does to a job, "" where there is no such thing."""
+    if record.reason == "discarded":
+        return _("Restore")
+    return str(LABELS.get(AT_ONCE.get(record.state, ""), ""))
+
+
 class JobsView(ConsoleView):
     """A page of jobs of one state, the filter in its address."""
 
@@ -123,11 +135,7 @@ class JobsView(ConsoleView):
             for action, needed in NEEDS.items()
             if suits(action, state)
         }
-        actions = [
-            {"name": action, "label": LABELS[action], "is_dangerous": action in DANGEROUS}
-            for action in LABELS
-            if may.get(action)
-        ]
+        actions = [button(action) for action in LABELS if may.get(action)]
         can_export = bool(permissions.allowed(self.request, "export_job", chosen))
         return {
             "rows": [self.row(alias, record, may) for alias, record in page.records],
@@ -188,7 +196,6 @@ class JobsView(ConsoleView):
         link = self.job_url(alias, record.id)
         at_once = AT_ONCE.get(record.state, "")
         may_at_once = at_once in may and alias in may[at_once]
-        is_discarded = record.reason == "discarded"
         return {
             "key": to_form(alias, record.id),
             "id": record.id,
@@ -203,7 +210,7 @@ class JobsView(ConsoleView):
             "time": moment(time_of(record)),
             "url": f"{link}?{urlencode({'list': here})}" if here else link,
             "do_url": self.do_url(alias, record.id, at_once) if may_at_once else "",
-            "do_label": _("Restore") if is_discarded else LABELS.get(at_once, ""),
+            "do_label": do_label(record),
         }
 
 
