@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_localqueue.backends.inspection import SUITS
-from django_localqueue.console.audit import Act
+from django_localqueue.console.audit import Act, added
 from django_localqueue.console.filters import ACT_LIMIT, COUNT_CAP, bounded
 from django_localqueue.console.stores import Unreadable, ask, merged_page
 from django_localqueue.queues import queues
@@ -155,16 +155,6 @@ def on_all(
 def is_late(deadline: float | None) -> bool:
     """Return whether the time is up."""
     return deadline is not None and time.monotonic() >= deadline
-
-
-def added(total: Applied, part: Applied) -> Applied:
-    """Return the sum; ``more`` is what the last part says."""
-    return Applied(
-        total.done + part.done,
-        total.changed + part.changed,
-        total.not_found + part.not_found,
-        part.more,
-    )
 
 
 def on_chosen(deed: Deed, ids: Sequence[tuple[str, str]], filter: JobFilter, as_of: int) -> Act:

@@ -57,6 +57,16 @@ _MODELS: dict[str, type[models.Marker]] = {
 }
 
 
+def added(total: Applied, part: Applied) -> Applied:
+    """Return the sum; ``more`` is what the last part says."""
+    return Applied(
+        total.done + part.done,
+        total.changed + part.changed,
+        total.not_found + part.not_found,
+        part.more,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
     """One act of an operator.
@@ -90,13 +100,7 @@ class Act:
         """Return this act together with a later part of it."""
         counts = dict(self.counts)
         for alias, own in part.counts.items():
-            met = counts.get(alias, Applied())
-            counts[alias] = Applied(
-                met.done + own.done,
-                met.changed + own.changed,
-                met.not_found + own.not_found,
-                own.more,
-            )
+            counts[alias] = added(counts.get(alias, Applied()), own)
         return replace(self, counts=counts, errors={**self.errors, **part.errors})
 
 

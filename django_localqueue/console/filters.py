@@ -21,7 +21,6 @@ DEFAULT_PAGE_SIZE = 50
 COUNT_CAP = 10_000
 #: How many jobs one act touches at most; what is left is said and can be done next.
 ACT_LIMIT = 100_000
-FINISHED_STATES = ("failed", "acked")
 #: The states in the order of the lists: what needs somebody first.
 LISTED: tuple[State, ...] = ("failed", "ready", "delayed", "blocked", "processing", "acked")
 
