@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -155,15 +154,10 @@ def per_minute(number: int, span: Span) -> str:
     return localize(round(number * 60 / span.seconds, 2))
 
 
-def since(now: int, span: Span) -> int:
-    """Return where a span that ends now begins, in microseconds."""
-    return now - datetime.timedelta(seconds=span.seconds) // datetime.timedelta(microseconds=1)
-
-
 def steps_until(now: int, span: Span) -> tuple[int, int, int]:
     """Return the arguments of ``activity`` for a span that ends now."""
     step = span.step * MICROSECONDS
-    first = since(now, span) // step * step + step
+    first = (now - span.seconds * MICROSECONDS) // step * step + step
     return first, now + 1, span.step
 
 

@@ -56,10 +56,12 @@ def has_permission(request: HttpRequest, action: str, queue: str) -> bool:
     """
     if action not in ACTIONS:
         raise ValueError(f"There is no action {action!r}; use one of {', '.join(ACTIONS)}.")
-    if console().read_only and action not in READING:
+    settings = console()
+    if settings.read_only and action not in READING:
         return False
-    path = console().has_permission
+    path = settings.has_permission
     rule = import_string(path) if path else user_has_permission
+    return bool(rule(request, action, queue))
     return bool(rule(request, action, queue))
 
 

@@ -84,11 +84,8 @@ class ExportView(ConsoleView):
     """All that match, newest first, up to ``EXPORT_LIMIT`` jobs."""
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        names = [
-            alias
-            for alias in permissions.require_some(request, "export_job")
-            if permissions.has_permission(request, "view_job", alias)
-        ]
+        exportable = permissions.require_some(request, "export_job")
+        names = permissions.allowed(request, "view_job", exportable)
         form = FilterForm(request.GET, names)
         kind = request.GET.get("as", "csv")
         if kind not in ("csv", "jsonl") or not form.is_valid():

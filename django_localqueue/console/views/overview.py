@@ -132,7 +132,7 @@ class QueueView(ConsoleView):
         (row,) = overview([alias])
         context = {
             "alias": alias,
-            "row": row,
+            "unreadable": [row] if row.error else [],
             "stats": row.stats,
             "oldest_age": age(row.oldest_age),
             "states": self.counts(alias, row.stats),
