@@ -16,13 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from testproject.processes import DemoError, Lock, interrupts_held_back
+from testproject.processes import DemoError, Lock, begun, interrupts_held_back, tail
 
 HOST = "127.0.0.1"
 COUNT = 3
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
-TAIL = 2_000
 # Below what systems give to outgoing connections, one of which could take a node's port.
 PORTS = range(20_000, 32_000)
 
@@ -100,14 +99,7 @@ class Nodes:
             command += ["-bootstrap-expect", str(COUNT), str(Path(self._folder.name) / name)]
             with open(self._state / f"{name}.log", "wb") as log, interrupts_held_back():
                 try:
-                    self._processes[f"http://{HOST}:{port}"] = subprocess.Popen(
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                        pass_fds=(self._lock.fileno(),),
-                    )
+                    self._processes[f"http://{HOST}:{port}"] = begun(command, log, self._lock)
                 except OSError as error:
                     raise DemoError(f"{self._program} can't be started: {error}") from error
         self.urls = list(self._processes)
@@ -126,9 +118,8 @@ class Nodes:
             except (OSError, urllib.error.HTTPError):
                 pass
             if process.poll() is not None or time.monotonic() > deadline:
-                said = log.read_bytes()[-TAIL:].decode(errors="replace").rstrip()
                 what = "isn't ready" if process.poll() is None else "has ended"
-                raise DemoError(f"a node of rqlite {what}; {log} ends with:\n{said}")
+                raise DemoError(f"a node of rqlite {what}; {log} ends with:\n{tail(log)}")
             time.sleep(0.05)
 
     def _stop(self) -> None:

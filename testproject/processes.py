@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FINISH_SECONDS = 20.0  # a worker that is asked to stop finishes the jobs that run
@@ -82,6 +82,29 @@ def interrupts_held_back() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def begun(
+    command: list[str], log: IO[bytes], lock: Lock, folder: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own that holds the demo's lock as long as it lives.
+
+    Ctrl-C in the terminal reaches the demo alone. Call it under ``interrupts_held_back``.
+    """
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=(lock.fileno(),),
+    )
+
+
+def tail(log: Path) -> str:
+    """Return what a process said last."""
+    return log.read_bytes()[-TAIL:].decode(errors="replace").rstrip()
+
+
 class Workers:
     """Worker processes that end with the demo.
 
@@ -100,15 +123,7 @@ class Workers:
         command = [sys.executable, "-m", "testproject.manage", "runqueueworker"]
         command += ["--queue", "default", "--queue", "archives", *arguments]
         with open(self._log(name), "wb") as log, interrupts_held_back():
-            self._processes[name] = subprocess.Popen(
-                command,
-                cwd=self._base,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(self._lock.fileno(),),
-            )
+            self._processes[name] = begun(command, log, self._lock, self._base)
 
     def running(self) -> bool:
         """Whether a worker lives."""
@@ -119,9 +134,9 @@ class Workers:
         for name, process in self._processes.items():
             if process.returncode and not progress:
                 log = self._log(name)
-                said = log.read_bytes()[-TAIL:].decode(errors="replace").rstrip()
                 raise DemoError(
-                    f"{name} ended with exit code {process.returncode}; {log} ends with:\n{said}"
+                    f"{name} ended with exit code {process.returncode};"
+                    f" {log} ends with:\n{tail(log)}"
                 )
 
     def wait(self) -> None:
