@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 BASE = "/admin/django_localqueue"
+#: Blocked jobs wait behind this many leads.
+GROUPS = 1_000
 PAGES = {
     "index": "/admin/",
     "overview": f"{BASE}/queue/",
@@ -64,28 +66,10 @@ def fill(store: Path, rows: int) -> None:
 
     from benchmarks.fill import fill as fill_states
 
-    fill_states(
-        store.parent, {"ready": rows, "delayed": rows, "failed": rows, "acked": rows}, groups=0
-    )
+    kinds = ("ready", "delayed", "failed", "acked", "grouped", "processing")
+    fill_states(store.parent, dict.fromkeys(kinds, rows), groups=GROUPS)
     db = sqlite3.connect(store / "localqueue.db", isolation_level=None)
-    now = time.time_ns() // 1_000
     db.execute("BEGIN")
-    # A thousand groups of blocked jobs behind leads, and leases that end in an hour.
-    db.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)"
-        " INSERT INTO messages(id, queue, state, prio, since, at, created, grp, payload)"
-        " SELECT ?2 + i, 1, iif(i < 1000, 0, 2), 0, ?2 + i, iif(i < 1000, ?2 + i, 0), ?2 + i,"
-        " 'g' || (i % 1000), x'7b7d' FROM n",
-        (rows, now - 3_600_000_000),
-    )
-    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
-    db.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)"
-        " INSERT INTO messages(id, queue, state, prio, since, at, attempts, receipt, created,"
-        " started, worker, payload) SELECT ?2 + i, 1, 3, 0, ?2 + i, ?3 + i, 1, i + 1, ?2 + i,"
-        " ?2 + i, 'bench', x'7b7d' FROM n",
-        (rows, now - 1_800_000_000, boot + 3_600_000_000),
-    )
     db.execute(
         "INSERT INTO failures(queue, err_class, place, task, total, first_at, last_at)"
         " SELECT queue, coalesce(err_class, ''), coalesce(err_place, ''), coalesce(task, ''),"

@@ -27,7 +27,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.environment import ROOT
+
 MARK = struct.Struct("<qq")
 PATIENCE = 120.0
 
