@@ -72,12 +72,15 @@ def sections(rows: list[dict[str, Any]]) -> dict[str, str]:
     flat = _flatness(rows)
     if len(flat) > 1:
         found["Cost against that with the fewest jobs"] = _table(flat)
-    alone = {"at depth": _at_depth, "waking": _waking, "steady": _steady}
-    titles = ("A store full of jobs in every state", "Waking a process that waits", "Steady use")
-    for title, (section, table) in zip(titles, alone.items(), strict=True):
+    alone = {
+        "A store full of jobs in every state": ("at depth", _at_depth),
+        "Waking a process that waits": ("waking", _waking),
+        "Steady use": ("steady", _steady),
+    }
+    for title, (section, make) in alone.items():
         part = [row for row in rows if row["section"] == section]
         if part:
-            found[title] = _table(table(part))
+            found[title] = _table(make(part))
     return found
 
 

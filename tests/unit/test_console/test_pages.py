@@ -197,6 +197,9 @@ def test_a_queue_that_cannot_be_opened_shows_its_error_in_its_row(operator, sett
     assert "no.such.Backend" in errors["wrong"]
     assert operator.get(LIST).status_code == 200
     assert operator.get(f"{LIST}find/?id=x").status_code == 200
+    for alias in ("broken", "wrong", "odd"):
+        html = operator.get(f"{OVERVIEW}{alias}/change/").content.decode()
+        assert f"The queue “{alias}” could not be read: " in html
 
 
 def test_the_text_of_an_unexpected_error_stays_in_the_log(operator, monkeypatch, caplog):
