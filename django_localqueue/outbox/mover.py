@@ -53,8 +53,9 @@ def databases() -> list[str]:
 def move(limit: int = 500) -> int:
     """Move up to ``limit`` jobs of each outbox to each queue; return how many.
 
-    To be called again and again by one worker; several at once do no harm. Jobs of one
-    transaction that are for one queue arrive in their order.
+    To be called again and again by one worker; several at once do no harm. The health of the
+    connections is the caller's care. Jobs of one transaction that are for one queue arrive in
+    their order.
 
     Raises:
         DatabaseError: a database can't be used.
@@ -75,9 +76,6 @@ def move_from(database: str, limit: int = 500) -> int:
     """Move up to ``limit`` jobs for each queue from one database. Returns, raises as ``move``."""
     from django_localqueue.outbox.models import OutboxJob
 
-    connection = connections[database]
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
     waiting = OutboxJob.objects.using(database).filter(error="")
     moved = 0
     trouble: LocalQueueError | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
-from django.db import transaction
+from django.db import connections, transaction
 from django.test import override_settings
 
 from django_localqueue import queues
@@ -169,6 +169,16 @@ class TestOutbox:
         assert (found.priority, found.group_id, found.unique_key) == (7, "reports", "report-2026")
         assert (found.max_retries, found.retention) == (9, 50_000_000)
         assert found.headers["options"] == {"retries": 9}
+
+    def test_the_mover_leaves_connections_to_its_caller(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        connection = connections["default"]
+        add.enqueue(1)
+        closed: list[int] = []
+        monkeypatch.setattr(connection, "close", lambda: closed.append(1))
+        monkeypatch.setattr(connection, "close_at", 0.0)  # as with CONN_MAX_AGE at its default
+        assert (mover.move(), closed) == (1, [])
 
     def test_they_arrive_in_their_order(self) -> None:
         with transaction.atomic():
