@@ -17,6 +17,7 @@ import pytest
 
 from django_localqueue import queues
 from django_localqueue.records import RunningJob, ScheduleRecord, WorkerRecord
+from tests.fakes.server import free_port
 
 pytestmark = pytest.mark.browser
 
@@ -84,10 +85,9 @@ def pages(site: None) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def axe() -> str:
     """The text of axe-core, from its package."""
-    if find_spec("axe_core_python") is None:
-        pytest.skip("The package axe-core-python, which carries axe-core, is not installed.")
     spec = find_spec("axe_core_python")
-    assert spec is not None
+    if spec is None:
+        pytest.skip("The package axe-core-python, which carries axe-core, is not installed.")
     assert spec.submodule_search_locations
     return (Path(spec.submodule_search_locations[0]) / "axe.min.js").read_text()
 
@@ -222,9 +222,7 @@ def test_a_hidden_page_is_not_read_again(settings, pages, open_page):
 @contextmanager
 def themed_site(theme: str, tmp_path: Path) -> Iterator[str]:
     """A server of its own with a theme installed, on the same queues; yields its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "tests.browser.theme_settings",
         "DJANGO_SUPERUSER_PASSWORD": "a long password",
