@@ -502,8 +502,9 @@ class BaseQueue(CoordinatingQueue):
             headers = job.headers
             if job.unique_key is None and job.unique_seconds:
                 raise InvalidInput("unique_seconds is for a unique_key; give one too.")
+            delay = microseconds(job.delay, "delay") if job.delay else 0
             expires = optional_microseconds(job.expires, "expires", positive=True)
-            if expires is not None and job.delay and job.expires <= job.delay:  # type: ignore[operator]
+            if expires is not None and expires <= delay:
                 raise InvalidInput(
                     f"expires is {job.expires} seconds and delay {job.delay}: the job would expire"
                     " before it may be delivered."
@@ -511,7 +512,7 @@ class BaseQueue(CoordinatingQueue):
             return Message(
                 payload,
                 None if job.job_id is None else text(job.job_id, "job_id"),
-                microseconds(job.delay, "delay") if job.delay else 0,
+                delay,
                 whole(job.priority, "priority", -100, 100),
                 None if job.group_id is None else text(job.group_id, "group_id"),
                 None

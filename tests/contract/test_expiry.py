@@ -91,6 +91,7 @@ def test_a_person_who_retries_an_expired_job_has_it_run(queue: BaseQueue, clock:
         ({"expires": float("nan")}, "expires"),
         ({"expires": "soon"}, "expires"),
         ({"expires": 5, "delay": 10}, "before it may be delivered"),
+        ({"expires": 5, "delay": "soon"}, "delay must be a number"),
     ],
 )
 def test_bad_input_is_refused(queue: BaseQueue, arguments: dict[str, float], message: str) -> None:
