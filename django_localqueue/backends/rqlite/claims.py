@@ -141,8 +141,7 @@ class Claim:
     def _claim(self, op: str, now: int, boot: int, want: int, *, again: bool) -> list[Statement]:
         if not want:
             return []
-        claim = limits.claim if self._limited else statements.claim
-        return claim(
+        claim = statements.claim(
             op,
             now,
             boot,
@@ -152,7 +151,9 @@ class Claim:
             worker=self._worker,
             turn=self.shared.turn if self._round_robin else None,
             again=again,
+            sql=limits.CLAIM if self._limited else "",
         )
+        return [*claim, limits.note(op, boot, self._sources)] if self._limited else claim
 
     def _verdicts(self, op: str, told: Sequence[Any], count: int) -> list[str | None]:
         """Return what became of each settlement; ``told`` is empty if an earlier copy did it."""

@@ -34,17 +34,14 @@ def _allowed(boot: str) -> str:
     iif({_STEP} > 0, {by_rate}, {_UNBOUNDED}))"""
 
 
-_CLAIM = statements.CLAIM.replace(
+#: In place of ``statements.CLAIM``.
+CLAIM = statements.CLAIM.replace(
     "SELECT m.id AS job,", f"SELECT m.id AS job, {_allowed('?2')} AS allowed,"
 ).replace("\n    ORDER BY iif(?8", "\n    WHERE turn <= allowed\n    ORDER BY iif(?8")
 
 _NOTE = f"""INSERT INTO localqueue_rates (queue, next)
-  SELECT queue, start + step * taken FROM (SELECT q.id AS queue, {_next("?2")} AS start,
-      {_STEP} AS step, (SELECT count(*) FROM localqueue_messages m INDEXED BY localqueue_lease
-        WHERE m.queue = q.id AND m.state = 3 AND m.at = ?2 + (source.value ->> 1)
-          AND m.receipt > ?3 || ':' AND m.receipt < ?3 || ';') AS taken
-    FROM json_each(?1) source CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0)
-  WHERE step > 0 AND taken > 0
+  SELECT q.id, {_next("?2")} + {_STEP} * count(*) FROM {statements.OURS}
+  WHERE {_STEP} > 0 GROUP BY q.id
   ON CONFLICT (queue) DO UPDATE SET next = excluded.next"""
 
 _OUTLOOK = (
@@ -56,32 +53,9 @@ UNION ALL SELECT 0, NULL, {_next("?3")} - {_AHEAD}
 )
 
 
-def claim(
-    token: str,
-    now: int,
-    boot: int,
-    sources: Sequence[statements.Source],
-    want: int,
-    *,
-    floor: int,
-    worker: str,
-    turn: int | None,
-    again: bool,
-) -> list[Statement]:
-    """As ``statements.claim``, with one more statement at the end."""
-    claimed = statements.claim_by(
-        _CLAIM,
-        token,
-        now,
-        boot,
-        sources,
-        want,
-        floor=floor,
-        worker=worker,
-        turn=turn,
-        again=again,
-    )
-    return [*claimed, [_NOTE, document(sources), boot, token]]
+def note(token: str, boot: int, sources: Sequence[statements.Source]) -> Statement:
+    """Note what a claim took that came before in the same request."""
+    return [_NOTE, document(sources), boot, token]
 
 
 def outlook(sources: Sequence[statements.Source], floor: int, boot: int) -> list[Statement]:

@@ -249,7 +249,8 @@ _BURY = f"""UPDATE localqueue_messages SET state = 5, at = ?2, ended = ?2,
     WHERE m.attempts > coalesce(m.max_retries, source.value ->> 2)
       OR (m.attempts = 0 AND m.expires <= ?2))"""
 
-_OURS = """json_each(?1) source
+#: The jobs ``m`` that the claim ?3 took from sources.
+OURS = """json_each(?1) source
     CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
     CROSS JOIN localqueue_messages m INDEXED BY localqueue_lease
       ON m.queue = q.id AND m.state = 3 AND m.at = ?2 + (source.value ->> 1)
@@ -284,7 +285,7 @@ _CLAIM_FROM_ONE = f"""{_TAKE}at=?2+(?1->>1),receipt=?3||':'||id||':0' WHERE id I
  AND(expires IS NULL OR attempts>0 OR expires>?4) ORDER BY prio DESC,since,id LIMIT ?7)"""
 _CLAIM_ONE = _CLAIM_FROM_ONE.replace("id IN(", "id=(")
 _FACTS = f"payload,json_array({','.join(CLAIMED[:-1])})"
-_CLAIMED = f"SELECT m.payload, json_array({', '.join(f'm.{c}' for c in CLAIMED[:-1])}) FROM {_OURS}"
+_CLAIMED = f"SELECT m.payload, json_array({', '.join(f'm.{c}' for c in CLAIMED[:-1])}) FROM {OURS}"
 
 
 def promote(
@@ -310,49 +311,25 @@ def claim(
     worker: str,
     turn: int | None,
     again: bool,
+    sql: str = "",
 ) -> list[Statement]:
     """Take up to ``want`` jobs; the first result has each in no order, for ``facts``.
 
     ``again`` where an earlier copy may have claimed: nothing is taken then.
 
     ``turn`` is the index of the source that is first to take from when taking turns. A receipt
-    is ``token``, the job's key, and the index of its source.
+    is ``token``, the job's key, and the index of its source. ``sql`` is a statement to use that
+    takes what ``CLAIM`` does.
     """
-    if len(sources) > 1:
-        return claim_by(
-            CLAIM,
-            *(token, now, boot, sources, want),
-            floor=floor,
-            worker=worker,
-            turn=turn,
-            again=again,
-        )
     values = [boot, token, now, document([worker]), floor, want]
-    sql = _CLAIM_ONE if want == 1 else _CLAIM_FROM_ONE
-    return _once(sql, [document(sources[0]), *values], token, now, again)
-
-
-def claim_by(
-    sql: str,
-    token: str,
-    now: int,
-    boot: int,
-    sources: Sequence[Source],
-    want: int,
-    *,
-    floor: int,
-    worker: str,
-    turn: int | None,
-    again: bool,
-) -> list[Statement]:
-    """``claim`` by a statement that takes any number of sources, as ``CLAIM`` does."""
     count = len(sources)
-    turns = [0, 0, 1] if turn is None else [1, count - turn % count, count]
-    values = [boot, token, now, document([worker]), floor, want, *turns]
-    return _once(sql, [document(sources), *values], token, now, again)
-
-
-def _once(sql: str, values: list[Any], token: str, now: int, again: bool) -> list[Statement]:
+    if sql or count > 1:
+        values = [document(sources), *values]
+        values += [0, 0, 1] if turn is None else [1, count - turn % count, count]
+        sql = sql or CLAIM
+    else:
+        values = [document(sources[0]), *values]
+        sql = _CLAIM_ONE if want == 1 else _CLAIM_FROM_ONE
     if not again:
         return [[f"{sql} RETURNING {_FACTS}", *values]]
     return [
