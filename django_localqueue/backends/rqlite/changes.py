@@ -121,12 +121,12 @@ def purge(op: str, now: int, queue: str, kind: str, before: int, limit: int) -> 
     return [[insert, op, now, document([queue]), before, limit], answer(op)]
 
 
-_KEPT = """SELECT m.id FROM localqueue_messages m INDEXED BY localqueue_kept
-  WHERE m.queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0) AND m.state = 4
+_KEPT = f"""SELECT m.id FROM localqueue_messages m INDEXED BY localqueue_kept
+  WHERE m.queue = {schema.QUEUE} AND m.state = 4
     AND m.retention IS NOT NULL AND m.at + m.retention <= ?2 ORDER BY m.at + m.retention LIMIT ?3"""
-_ACKED = """SELECT m.id, m.at, m.retention IS NULL
+_ACKED = f"""SELECT m.id, m.at, m.retention IS NULL
   FROM localqueue_messages m INDEXED BY localqueue_acked
-  WHERE m.queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0) AND m.state = 4
+  WHERE m.queue = {schema.QUEUE} AND m.state = 4
     AND (m.at, m.id) > (?4, ?5) AND m.at <= ?2 ORDER BY m.at, m.id LIMIT ?3"""
 
 
@@ -140,20 +140,17 @@ def acked(queue: str, before: int, after: tuple[int, int], limit: int) -> list[S
     return [[_ACKED, document([queue]), before, limit, *after]]
 
 
-_ITS_QUEUE = "(SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0)"
-
-
 def lapsed(queue: str, boot: int) -> list[Statement]:
     """Read the key of a job whose lease ran out, if there is one."""
     sql = f"""SELECT id FROM localqueue_messages INDEXED BY localqueue_lease
-  WHERE queue = {_ITS_QUEUE} AND state = 3 AND at <= ?2 LIMIT 1"""
+  WHERE queue = {schema.QUEUE} AND state = 3 AND at <= ?2 LIMIT 1"""
     return [[sql, document([queue]), boot]]
 
 
 def discarded(queue: str, before: int) -> list[Statement]:
     """Read the key of a job that was discarded so long ago, if there is one."""
     sql = f"""SELECT id FROM localqueue_messages INDEXED BY localqueue_discarded
-  WHERE queue = {_ITS_QUEUE} AND reason = 'discarded' AND at <= ?2 LIMIT 1"""
+  WHERE queue = {schema.QUEUE} AND reason = 'discarded' AND at <= ?2 LIMIT 1"""
     return [[sql, document([queue]), before]]
 
 

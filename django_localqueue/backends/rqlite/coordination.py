@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -12,7 +11,7 @@ from django_localqueue.backends.coordination import (
     StoredSchedule,
     StoredWorker,
 )
-from django_localqueue.backends.rqlite import changes, statements
+from django_localqueue.backends.rqlite import repairs, statements
 from django_localqueue.backends.rqlite.records import document, loaded, put_ids, put_row, stored
 from django_localqueue.backends.rqlite.stores import SharedStore
 from django_localqueue.transports.statements import Statement
@@ -101,20 +100,7 @@ class RqliteCoordination(CoordinatingQueue):
         return self._was_known([_FORGET_WORKER, named], [_KNOWN_WORKER, named])
 
     def _take_back(self, worker: str) -> int:
-        shared = self._store()
-        total = 0
-        while True:
-            now, _ = shared.times()
-            op = statements.operation(now)
-            results = shared.request(
-                changes.take_back(op, now, self.name, self.max_retries, worker)
-            )
-            done = len(json.loads(results[-1].rows[0][0]))
-            total += done
-            if done < statements.PROMOTIONS:
-                if total:
-                    shared.bell.ring()
-                return total
+        return repairs.reclaim(self._store(), self.name, self.max_retries, worker)
 
     def _duty(self, name: str, micros: int, worker: str) -> bool:
         shared = self._store()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_localqueue.backends.rqlite.records import document, loaded
-from django_localqueue.backends.rqlite.schema import MINUTE, SLOT
+from django_localqueue.backends.rqlite.schema import MINUTE, QUEUE, SLOT
 from django_localqueue.backends.rqlite.stores import SharedStore
 from django_localqueue.transports.statements import Statement
 from django_localqueue.types import Activity, FailureGroup
@@ -20,13 +20,11 @@ _LOOK = 20_000
 _MARGIN = 5_000_000
 _KEPT = 5 * 7 * 24 * 60  # minutes
 
-_QUEUE = "(SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0)"
-
 _GROUPS = f"""SELECT f.id, f.err_class, f.place, f.task, f.total, f.first_at, f.last_at,
     (SELECT json_group_array(json_array(c.slot, c.n)) FROM localqueue_failure_counts c
       WHERE c.failure = f.id AND c.slot >= ?5)
   FROM localqueue_failures f
-  WHERE f.queue = {_QUEUE} AND (f.last_at < ?2 OR (f.last_at = ?2 AND f.id < ?3))
+  WHERE f.queue = {QUEUE} AND (f.last_at < ?2 OR (f.last_at = ?2 AND f.id < ?3))
   ORDER BY f.last_at DESC, f.id DESC LIMIT ?4"""
 
 
@@ -66,9 +64,9 @@ def _group(row: Sequence[Any], now: int) -> FailureGroup:
     )
 
 
-_ROLLED = f"(SELECT rolled FROM localqueue_queues WHERE id = {_QUEUE})"
+_ROLLED = "(SELECT rolled FROM localqueue_queues WHERE name = ?1 ->> 0)"
 _ACKED = f"""FROM localqueue_messages INDEXED BY localqueue_acked
-  WHERE queue = {_QUEUE} AND state = 4 AND at >= {_ROLLED} AND at <"""
+  WHERE queue = {QUEUE} AND state = 4 AND at >= {_ROLLED} AND at <"""
 # Where one request stops counting: at most so many jobs further, and never where it began.
 _END = f"""min(?2, max(1 + {_ROLLED},
     coalesce((SELECT at {_ACKED} ?2 ORDER BY at LIMIT 1 OFFSET {_LOOK}), ?2)))"""
@@ -77,29 +75,29 @@ _ROLL = f"""INSERT INTO localqueue_activity (queue, minute, acked)
   ON CONFLICT (queue, minute) DO UPDATE SET acked = acked + excluded.acked"""
 _TOLD = f"""UPDATE localqueue_queues SET rolled = max(rolled, {_END})
   WHERE name = ?1 ->> 0"""
-_FORGET = f"DELETE FROM localqueue_activity WHERE queue = {_QUEUE} AND minute < ?2 / {MINUTE} - ?3"
+_FORGET = f"DELETE FROM localqueue_activity WHERE queue = {QUEUE} AND minute < ?2 / {MINUTE} - ?3"
 _BEHIND = f"SELECT count(*) FROM (SELECT 1 {_ACKED} ?2 LIMIT 1)"
 
 
-def _roll(queue: str, until: int) -> list[Statement]:
-    name = document([queue])
-    return [
+def _roll(shared: SharedStore, name: str, until: int) -> None:
+    """Count what was acked before ``until``, in as many requests as it takes."""
+    request: list[Statement] = [
         [_ROLL, name, until],
         [_TOLD, name, until],
         [_FORGET, name, until, _KEPT],
         [_BEHIND, name, until],
     ]
+    while shared.request(request)[-1].rows[0][0]:
+        pass
 
 
 def roll_up(shared: SharedStore, queue: str) -> None:
     """Count what was acked so far, so that the rows may go."""
-    until = shared.times()[0] + 1
-    while shared.request(_roll(queue, until))[-1].rows[0][0]:
-        pass
+    _roll(shared, document([queue]), shared.times()[0] + 1)
 
 
 _STEPS = f"""SELECT minute, acked, failed FROM localqueue_activity
-  WHERE queue = {_QUEUE} AND minute >= ?2 AND minute < ?3
+  WHERE queue = {QUEUE} AND minute >= ?2 AND minute < ?3
 UNION ALL SELECT at / {MINUTE}, count(*), 0 {_ACKED} ?5 AND at >= ?4 GROUP BY 1"""
 
 
@@ -108,8 +106,7 @@ def activity(shared: SharedStore, queue: str, since: int, until: int, step: int)
     closed = (shared.times()[0] - _MARGIN) // MINUTE * MINUTE
     name = document([queue])
     if shared.read([[_BEHIND, name, closed]])[0].rows[0][0]:
-        while shared.request(_roll(queue, closed))[-1].rows[0][0]:
-            pass
+        _roll(shared, name, closed)
     bounds = (since // MINUTE, until // MINUTE, since, until)
     (found,) = shared.read([[_STEPS, name, *bounds]])
     return _steps(found.rows, since, until, step)

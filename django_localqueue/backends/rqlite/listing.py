@@ -14,6 +14,7 @@ from django_localqueue.backends.rqlite.records import (
     cursor,
     document,
 )
+from django_localqueue.backends.rqlite.schema import QUEUE
 from django_localqueue.backends.rqlite.stores import SharedStore
 from django_localqueue.transports.statements import Statement
 from django_localqueue.types import STATES, JobFilter
@@ -22,7 +23,6 @@ from django_localqueue.types import STATES, JobFilter
 SCAN = 20_000
 _INT64 = 2**63 - 1
 
-_QUEUE = "(SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0)"
 _SEARCHED = ("job_id", "task", "err_class", "err_message", "err_place")
 _INDEXES = {
     "ready": "INDEXED BY localqueue_ready",
@@ -137,9 +137,9 @@ def _searchable(text: str) -> str:
 
 # ---- one job, and jobs by their ids
 
-_LOOKUP = f"SELECT {RECORD} FROM localqueue_messages m WHERE m.id = {found_id(_QUEUE, '?2')}"
+_LOOKUP = f"SELECT {RECORD} FROM localqueue_messages m WHERE m.id = {found_id(QUEUE, '?2')}"
 _HISTORY = f"""SELECT attempt, worker, started, ended, outcome, err_class, err_message, err_place,
-    traceback FROM localqueue_history WHERE message = {found_id(_QUEUE, "?2")} ORDER BY n"""
+    traceback FROM localqueue_history WHERE message = {found_id(QUEUE, "?2")} ORDER BY n"""
 
 
 def lookup(queue: str, id: str) -> list[Statement]:
@@ -150,7 +150,7 @@ def lookup(queue: str, id: str) -> list[Statement]:
 def _by_ids(queue: str, ids: Sequence[str], filter: JobFilter, now: int) -> list[Statement]:
     where = named(filter, now, 3)
     sql = f"""SELECT {RECORD} FROM json_each(?2) named
-  CROSS JOIN localqueue_messages m ON m.id = {found_id(_QUEUE, "named.value")}
+  CROSS JOIN localqueue_messages m ON m.id = {found_id(QUEUE, "named.value")}
   WHERE {where.sql} ORDER BY named.key"""
     return [[sql, document([queue]), f"[{','.join(ids)}]", where.values]]
 
@@ -227,7 +227,7 @@ def _legs(
     state = filter.state
     head = (
         f"SELECT * FROM localqueue_messages {_INDEXES[state]}"
-        f" WHERE queue = {_QUEUE} AND state = {STATES.index(state)}"
+        f" WHERE queue = {QUEUE} AND state = {STATES.index(state)}"
     )
     if state == "ready":
         below = f"{head} AND prio < ?3 AND ?4 IS NOT NULL ORDER BY prio DESC, since, id"
@@ -252,7 +252,7 @@ def _legs(
         number = failure_number(filter.failure)
         head = (
             "SELECT * FROM localqueue_messages INDEXED BY localqueue_failure"
-            f" WHERE failure = {number} AND failure IS NOT NULL AND queue = {_QUEUE}"
+            f" WHERE failure = {number} AND failure IS NOT NULL AND queue = {QUEUE}"
         )
     beyond, reach, order = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
     low, id = after or ((_INT64, _INT64) if newest_first else (-1, -1))
@@ -268,7 +268,7 @@ def _legs(
 def list_failed(queue: str, limit: int, offset: int) -> list[Statement]:
     """Read dead letters, newest first."""
     sql = f"""SELECT {RECORD} FROM localqueue_messages m INDEXED BY localqueue_failed
-  WHERE queue = {_QUEUE} AND state = 5 ORDER BY at DESC, id DESC LIMIT ?2 OFFSET ?3"""
+  WHERE queue = {QUEUE} AND state = 5 ORDER BY at DESC, id DESC LIMIT ?2 OFFSET ?3"""
     return [[sql, document([queue]), limit, offset]]
 
 

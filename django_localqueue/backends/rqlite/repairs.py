@@ -143,9 +143,7 @@ def prune(shared: SharedStore, queue: str, retention: float | None, limit: int) 
     if retention is None:
         return total
     before = shared.times()[0] - microseconds(retention, "retention_seconds")
-    after = shared.pruned.get(queue, (-1, 0))
-    if after[0] > before:
-        after = (-1, 0)
+    after = _pruned(shared, queue, before)
     while total < limit:
         batch = min(BATCH, limit - total)
         (found,) = shared.read(changes.acked(queue, before, after, batch))
@@ -166,10 +164,15 @@ def has_leftovers(shared: SharedStore, queue: str, retention: float | None) -> b
     looks = [*changes.lapsed(queue, boot), *changes.kept(queue, now, 1)]
     if retention is not None:
         before = now - microseconds(retention, "retention_seconds")
-        after = shared.pruned.get(queue, (-1, 0))
-        looks += changes.acked(queue, before, (-1, 0) if after[0] > before else after, 1)
+        looks += changes.acked(queue, before, _pruned(shared, queue, before), 1)
         looks += changes.discarded(queue, before)
     return any(found.rows for found in shared.read(looks))
+
+
+def _pruned(shared: SharedStore, queue: str, before: int) -> tuple[int, int]:
+    """Return how far the queue was pruned; its beginning where that is later than ``before``."""
+    at, key = shared.pruned.get(queue, (-1, 0))
+    return (-1, 0) if at > before else (at, key)
 
 
 def _remove(shared: SharedStore, keys: Sequence[int]) -> None:
@@ -197,15 +200,21 @@ def set_paused(shared: SharedStore, queue: str, paused: bool) -> None:
         shared.execute(changes.set_paused(op, now, queue, paused), fast.GUARD)
 
 
-def reclaim(shared: SharedStore, queue: str, max_retries: int) -> int:
-    """Give back every job whose lease ran out; return how many."""
+def reclaim(
+    shared: SharedStore, queue: str, max_retries: int, dead_worker: str | None = None
+) -> int:
+    """Give back every job whose lease ran out, or that a dead worker holds; return how many."""
     total = 0
     while True:
         now, boot = shared.times()
         op = statements.operation(now)
-        results = shared.request(changes.reclaim(op, now, boot, queue, max_retries))
-        done = len(json.loads(results[-1].rows[0][0]))
+        if dead_worker is None:
+            request = changes.reclaim(op, now, boot, queue, max_retries)
+        else:
+            request = changes.take_back(op, now, queue, max_retries, dead_worker)
+        done = len(json.loads(shared.request(request)[-1].rows[0][0]))
         total += done
         if done < statements.PROMOTIONS:
-            shared.bell.ring()
+            if total:
+                shared.bell.ring()
             return total

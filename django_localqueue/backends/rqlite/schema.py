@@ -22,6 +22,9 @@ VERBS = {"ack": ACK, "nack": NACK, "fail": FAIL, "release": RELEASE}
 LAST_ID = """max(coalesce((SELECT max(id) FROM localqueue_messages),0),\
 (SELECT value FROM localqueue_meta WHERE name='last_id'))"""
 
+#: The key of the queue whose name is in the document ?1.
+QUEUE = "(SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0)"
+
 # ``at`` is the due time, lease end or finish time by state, and a waiting job's own time
 # otherwise; ``since`` orders claims. Each index but the last two holds one state only, so that
 # a claim reads its head and nothing else. Text is TEXT, bytes as ``records.stored`` has them.

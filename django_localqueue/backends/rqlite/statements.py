@@ -93,11 +93,11 @@ def put_outcome(op: str, queue: str, rows: Sequence[Sequence[Any]]) -> list[Stat
     ]
 
 
-_ONCE_IDS = """SELECT o.job_id FROM localqueue_once o
-  WHERE o.queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0) AND o.at <= ?2
+_ONCE_IDS = f"""SELECT o.job_id FROM localqueue_once o
+  WHERE o.queue = {schema.QUEUE} AND o.at <= ?2
   LIMIT ?3"""
-_FORGET_ONCE = """DELETE FROM localqueue_once
-  WHERE queue = (SELECT id FROM localqueue_queues WHERE name = ?1 ->> 0)
+_FORGET_ONCE = f"""DELETE FROM localqueue_once
+  WHERE queue = {schema.QUEUE}
     AND job_id IN (SELECT value FROM json_each(?2))"""
 
 
