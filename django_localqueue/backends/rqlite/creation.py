@@ -99,14 +99,14 @@ def _missing(
     (rows,) = yield from cluster.query(
         [
             [
-                "SELECT m.name, m.type, p.name FROM sqlite_master m, pragma_table_info(m.name) p"
+                "SELECT m.name, p.name FROM sqlite_master m, pragma_table_info(m.name) p"
                 f" WHERE m.name IN ('{names}') ORDER BY m.name, p.cid"
             ]
         ],
         level=level,
     )
     found: dict[str, set[str]] = {}
-    for name, _, column in rows.rows:
+    for name, column in rows.rows:
         found.setdefault(name, set()).add(column)
     expected = {name: schema.columns(name) for name in schema.TABLES}
     expected |= {name: set(fields) for name, fields in VIEWS.items()}

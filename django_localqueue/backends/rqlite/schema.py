@@ -148,14 +148,13 @@ TABLES = {
   timing TEXT NOT NULL,
   record TEXT NOT NULL
 ) WITHOUT ROWID""",
-}
-
-TABLES["localqueue_once"] = """(
+    "localqueue_once": """(
   queue INTEGER NOT NULL,
   job_id TEXT NOT NULL,
   at INTEGER NOT NULL,
   PRIMARY KEY (queue, job_id)
-) WITHOUT ROWID"""
+) WITHOUT ROWID""",
+}
 
 # Columns that came after version 1, by table: version, definition. Views and triggers are made
 # anew by whoever first uses a newer version.
