@@ -11,7 +11,7 @@ import socketserver
 import ssl
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -141,6 +141,30 @@ class Server:
         self._listener.server_close()
         self._listener.break_connections()
         self._thread.join()
+
+
+@contextlib.contextmanager
+def stranger(said: bytes) -> Iterator[str]:
+    """The URL of something that answers every connection with these bytes, whatever it asks."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(said)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
 
 
 _chance = random.SystemRandom()  # tests seed the shared one, so that all would pick the same

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,6 +17,7 @@ from django_localqueue.exceptions import (
 )
 from django_localqueue.transports import errors
 from tests.fakes.rqlite import FakeCluster, User
+from tests.fakes.server import stranger
 
 Open = Callable[..., RqliteQueue]
 
@@ -45,35 +44,12 @@ def test_a_wrong_url_is_refused_by_its_place_in_the_list(url: str, open_queue: O
         open_queue(["http://10.0.0.9:4001", url])
 
 
-@pytest.fixture
-def stranger() -> Iterator[str]:
-    """The URL of a server that speaks HTTP and is not rqlite."""
+def test_the_port_of_something_else_is_told_with_what_it_said(open_queue: Open) -> None:
     page = b"<html>Welcome</html>"
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page)
-                    connection.sendall(head + page)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
-
-
-def test_the_port_of_something_else_is_told_with_what_it_said(
-    stranger: str, open_queue: Open
-) -> None:
-    queue = open_queue(stranger, timeouts={"total": TOTAL})
-    told(queue, errors.NotRqlite, stranger, "Welcome", "address of its HTTP API")
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page)
+    with stranger(head + page) as url:
+        queue = open_queue(url, timeouts={"total": TOTAL})
+        told(queue, errors.NotRqlite, url, "Welcome", "address of its HTTP API")
 
 
 def test_a_port_on_which_nothing_listens_is_given_up_at_the_deadline(open_queue: Open) -> None:

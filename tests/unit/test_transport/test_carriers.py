@@ -25,6 +25,7 @@ from django_localqueue.transports import (
 )
 from tests.fakes.authority import Authority, server_context
 from tests.fakes.rqlite import FakeCluster, User
+from tests.fakes.server import stranger
 from tests.fakes.versions import V8, V10, Version
 
 Connect = Callable[..., Any]
@@ -77,27 +78,8 @@ def test_the_environment_neither_proxies_nor_logs_in(
 
 @pytest.mark.parametrize("body", [b"", b"+PONG\r\n", b"HTTP/1.1 what\r\n\r\n"])
 def test_a_port_of_something_else_fails_within_the_deadline(connect: Connect, body: bytes) -> None:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    connection.sendall(body)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(errors.ClusterUnavailable):
-            connect(url, wait=0.4)
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    with stranger(body) as url, pytest.raises(errors.ClusterUnavailable):
+        connect(url, wait=0.4)
 
 
 @pytest.fixture(scope="module")
