@@ -10,13 +10,11 @@ import random
 import secrets
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
+from tests.chaos.command import conclude, folder_of
 from tests.chaos.run import Run
 from tests.rqlite.nodes import find_rqlited
-
-SHOWN = 20
 
 
 def main() -> int:
@@ -34,19 +32,9 @@ def main() -> int:
     print(f"seed {seed}, {given.store}, {given.seconds:.0f} seconds", flush=True)
     # A run that is asked to end must end its processes, whichever way it is asked.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
-        folder = given.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            parser.error(f"{folder} is not empty")
+    with folder_of(parser, given.keep) as folder:
         problems = Run(given.store, folder, random.Random(seed)).run(given.seconds)
-    for problem in problems[:SHOWN]:
-        print(f"\nWRONG: {problem}")
-    if len(problems) > SHOWN:
-        print(f"\n... and {len(problems) - SHOWN} more")
-    verdict = f"{len(problems)} problems" if problems else "clean"
-    print(f"seed {seed}, {given.store}: {verdict}", flush=True)
-    return 1 if problems else 0
+    return conclude(f"seed {seed}, {given.store}", problems)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,12 @@ import secrets
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
+from tests.chaos.command import conclude, folder_of
 from tests.crash import build
-
-SHOWN = 20
 
 
 def main() -> int:
@@ -36,22 +34,12 @@ def main() -> int:
         print(f"The engine with failpoints can't be built: {error}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="crash-") as temporary:
-        folder = given.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            parser.error(f"{folder} is not empty")
+    with folder_of(parser, given.keep) as folder:
         problems, deaths = _rounds(folder, given.kills, random.Random(seed), given.keep is not None)
     by_failpoint = {name: count for name, count in sorted(deaths.items()) if name != "outside"}
     print(f"killed from outside: {deaths['outside']}; by failpoint:")
     print("  " + (", ".join(f"{name} {count}" for name, count in by_failpoint.items()) or "none"))
-    for problem in problems[:SHOWN]:
-        print(f"\nWRONG: {problem}")
-    if len(problems) > SHOWN:
-        print(f"\n... and {len(problems) - SHOWN} more")
-    verdict = f"{len(problems)} problems" if problems else "clean"
-    print(f"seed {seed}, {deaths.total()} kills: {verdict}", flush=True)
-    return 1 if problems else 0
+    return conclude(f"seed {seed}, {deaths.total()} kills", problems)
 
 
 def _rounds(
