@@ -28,6 +28,14 @@ from tests.contract.processes import HOLD_THE_WRITE_LOCK, Processes
 from tests.crash import scan
 
 FULL_TABLE = 200
+#: Another program that reads in a transaction until it is told to end.
+READ = """
+import sqlite3
+connection = sqlite3.connect(os.path.join(folder, "localqueue.db"))
+connection.execute("BEGIN")
+say(connection.execute("SELECT count(*) FROM messages").fetchone())
+sys.stdin.readline()
+"""
 
 
 @pytest.fixture
@@ -260,15 +268,7 @@ class TestOtherPrograms:
     ) -> None:
         with SimpleQueue(folder, busy_timeout=0.3) as queue:
             queue.put("there")
-            reader = processes.start(
-                """
-                import sqlite3
-                connection = sqlite3.connect(os.path.join(folder, "localqueue.db"))
-                connection.execute("BEGIN")
-                say(connection.execute("SELECT count(*) FROM messages").fetchone())
-                sys.stdin.readline()
-                """
-            )
+            reader = processes.start(READ)
             assert reader.hear() == [1]
             for number in range(300):
                 queue.put(number)
@@ -336,15 +336,7 @@ class TestOtherPrograms:
         page = "x" * 20_000
         with SimpleQueue(folder, durability="normal", max_payload_bytes=1 << 24) as queue:
             queue.put("there")
-            reader = processes.start(
-                """
-                import sqlite3
-                connection = sqlite3.connect(os.path.join(folder, "localqueue.db"))
-                connection.execute("BEGIN")
-                say(connection.execute("SELECT count(*) FROM messages").fetchone())
-                sys.stdin.readline()
-                """
-            )
+            reader = processes.start(READ)
             reader.hear()
             for _ in range(12):  # more than a log holds that is checkpointed
                 queue.put_many([page] * 100)
