@@ -86,12 +86,8 @@ class Producer(Client):
         return message
 
     def _put(self, messages: list[Message]) -> Call:
-        def act() -> dict[str, Any]:
-            self.store.put(messages)
-            return {}
-
         facts = {"messages": [[one.key, one.group, one.id] for one in messages]}
-        return self.ledger.call("put", facts, act)
+        return self.ledger.call("put", facts, lambda: self.store.put(messages))
 
 
 class Worker(Client):
@@ -155,23 +151,19 @@ class Worker(Client):
     def _settle(self, held: Held, verb: Verb) -> None:
         delay = self.rng.choice([0, 0, 0.3]) if verb == "nack" else 0
 
-        def act() -> dict[str, Any]:
+        def act() -> None:
             self.store.settle(held, verb, delay)
-            return {}
 
         call = self.ledger.call("settle", held.facts() | {"verb": verb}, act)
         if call.outcome == UNKNOWN or (call.outcome == OK and self.rng.random() < 0.05):
             self.ledger.call("settle", held.facts() | {"verb": verb, "again": True}, act)
 
     def _extend(self, held: Held) -> None:
-        def act() -> dict[str, Any]:
-            self.store.extend(held, self.store.lease_seconds)
-            return {}
-
+        lease = self.store.lease_seconds
         begin = true_time()
-        call = self.ledger.call("extend", held.facts(), act)
+        call = self.ledger.call("extend", held.facts(), lambda: self.store.extend(held, lease))
         if call.outcome == OK:
-            held.ends = max(held.ends, begin + self.store.lease_seconds)
+            held.ends = max(held.ends, begin + lease)
 
 
 def shift_clocks(shift: float, jump: float) -> None:

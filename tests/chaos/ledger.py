@@ -54,14 +54,19 @@ class Ledger:
         self._file = os.open(folder / f"{who}.ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._number = 0
 
-    def call(self, verb: str, facts: dict[str, Any], act: Callable[[], dict[str, Any]]) -> Call:
-        """Write down the call, do it, write down what came of it, and return both."""
+    def call(
+        self, verb: str, facts: dict[str, Any], act: Callable[[], dict[str, Any] | None]
+    ) -> Call:
+        """Write down the call, do it, write down what came of it, and return both.
+
+        ``act`` returns what it was told, if anything.
+        """
         self._number += 1
         # A process that is started again under its name goes on in its file.
         call = Call(f"{self.who}/{os.getpid()}", self._number, verb, true_time(), facts=facts)
         self._write({"call": vars(call) | {"end": None}})
         try:
-            told, outcome, error = act(), OK, ""
+            told, outcome, error = act() or {}, OK, ""
         except Exception as raised:
             told, outcome, error = {}, outcome_of(raised), f"{type(raised).__name__}: {raised}"
             if isinstance(raised, LeaseExpired):

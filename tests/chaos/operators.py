@@ -110,20 +110,12 @@ class Operator(Client):
         self.ledger.call(verb, one, lambda: {"done": self.store.act(verb, one["id"])})
 
     def _pause(self) -> None:
-        def pause() -> dict[str, Any]:
-            self.store.pause()
-            return {}
-
-        self.ledger.call("pause", {}, pause)
+        self.ledger.call("pause", {}, self.store.pause)
         time.sleep(self.rng.uniform(0, PAUSED_SECONDS))
         self._resume()
 
     def _resume(self) -> Call:
-        def resume() -> dict[str, Any]:
-            self.store.resume()
-            return {}
-
-        return self.ledger.call("resume", {}, resume)
+        return self.ledger.call("resume", {}, self.store.resume)
 
     def _adopt(self) -> None:
         for _ in range(self.rng.randint(1, 3)):
@@ -133,12 +125,8 @@ class Operator(Client):
     def _publish(self) -> None:
         key = f"{self.ledger.who}-{os.getpid()}-{true_time():.6f}"
         message = Message(key, f"adopted {self.rng.randrange(2)}", f"id {key}")
-
-        def publish() -> dict[str, Any]:
-            self.store.publish(message)
-            return {}
-
-        self.ledger.call("put", {"messages": [[key, message.group, message.id]]}, publish)
+        facts = {"messages": [[key, message.group, message.id]]}
+        self.ledger.call("put", facts, lambda: self.store.publish(message))
 
     def _move(self) -> Call:
         return self.ledger.call("adopt", {}, self.store.adopt)
