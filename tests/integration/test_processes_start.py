@@ -113,12 +113,13 @@ def test_a_queue_in_memory_is_not_sent(tmp_path: Path) -> None:
 def test_a_queue_that_was_sent_has_the_settings_of_its_sender(tmp_path: Path) -> None:
     with SimpleQueue(
         tmp_path / "store", "mail", lease_seconds=3, max_retries=9, durability="normal",
-        busy_timeout=4, max_payload_bytes=99, retention_seconds=None,
+        busy_timeout=4, max_payload_bytes=99, retention_seconds=None, max_running=1, rate="9/s",
     ) as queue:  # fmt: skip
         again = pickle.loads(pickle.dumps(queue))
         for name in ("name", "lease_seconds", "max_retries", "durability", "max_payload_bytes"):
             assert getattr(again, name) == getattr(queue, name)
         assert again.retention_seconds is None
+        assert (again.max_running, again.rate, again._limits) == (1, "9/s", queue._limits)
         queue.put({"to": "a"})
         assert again.get_nowait().data == {"to": "a"}
         again.close()

@@ -106,7 +106,10 @@ def sent(queue: SQLiteQueue, options: StoreOptions) -> tuple[object, ...]:
             f"{queue!r} can't go to another process: its store or its clock is in the memory of"
             " this one."
         )
-    names = ("lease_seconds", "max_retries", "max_payload_bytes", "retention_seconds", "serializer")
+    names = (
+        *("lease_seconds", "max_retries", "max_payload_bytes", "retention_seconds"),
+        *("serializer", "max_running", "rate"),
+    )
     given = {name: getattr(queue, name) for name in names}
     given |= {"durability": options.durability, "busy_timeout": options.busy_timeout, "lazy": True}
     return _received, (type(queue), key, queue.name, given)
