@@ -50,6 +50,21 @@ _Message = tuple[
     int | None,
 ]
 
+#: State, task, error class, text, group, reason, since, until, ids, min_attempts, failure.
+_Filter = tuple[
+    int,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    int | None,
+    int | None,
+    Sequence[str] | None,
+    int | None,
+    int | None,
+]
+
 @final
 class ManualClock:
     """A clock for tests that moves only when told; shared by every store opened with it."""
@@ -257,53 +272,14 @@ class Store:
     def lookup(self, queue: str, id: str) -> Record | None: ...
     def check(self) -> list[str]: ...
     def list(
-        self,
-        queue: str,
-        state: int,
-        task: str | None,
-        error_class: str | None,
-        text: str | None,
-        group: str | None,
-        reason: str | None,
-        since: int | None,
-        until: int | None,
-        ids: Sequence[str] | None,
-        min_attempts: int | None,
-        failure: int | None,
-        limit: int,
-        after: tuple[int, int] | None,
+        self, queue: str, filter: _Filter, limit: int, after: tuple[int, int] | None
     ) -> tuple[list[Record], tuple[int, int] | None]: ...
-    def count(
-        self,
-        queue: str,
-        state: int,
-        task: str | None,
-        error_class: str | None,
-        text: str | None,
-        group: str | None,
-        reason: str | None,
-        since: int | None,
-        until: int | None,
-        ids: Sequence[str] | None,
-        min_attempts: int | None,
-        failure: int | None,
-        cap: int,
-    ) -> int: ...
+    def count(self, queue: str, filter: _Filter, cap: int) -> int: ...
     def apply(
         self,
         queue: str,
         action: str,
-        state: int,
-        task: str | None,
-        error_class: str | None,
-        text: str | None,
-        group: str | None,
-        reason: str | None,
-        since: int | None,
-        until: int | None,
-        ids: Sequence[str] | None,
-        min_attempts: int | None,
-        failure: int | None,
+        filter: _Filter,
         as_of: int,
         limit: int,
         delay: int,

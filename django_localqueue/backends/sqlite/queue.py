@@ -457,12 +457,12 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
 
     def _list(self, filter: JobFilter, limit: int, after: tuple[int, int] | None) -> Page:
         records, cursor = (self._store or self._open()).list(
-            self.name, *native_filter(filter), limit, after
+            self.name, native_filter(filter), limit, after
         )
         return Page([job_record(self.name, record) for record in records], cursor)
 
     def _count(self, filter: JobFilter, cap: int) -> int:
-        return (self._store or self._open()).count(self.name, *native_filter(filter), cap)
+        return (self._store or self._open()).count(self.name, native_filter(filter), cap)
 
     def _failures(self, limit: int, after: tuple[int, int] | None) -> list[FailureGroup]:
         groups = (self._store or self._open()).failures(self.name, limit, after)
@@ -495,7 +495,7 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
     def _apply(self, act: Act, filter: JobFilter, as_of: int, limit: int) -> Applied:
         return Applied(
             *(self._store or self._open()).apply(
-                self.name, act.action, *native_filter(filter), as_of, limit, act.delay, act.target
+                self.name, act.action, native_filter(filter), as_of, limit, act.delay, act.target
             )
         )
 

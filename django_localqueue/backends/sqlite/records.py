@@ -137,7 +137,7 @@ def failure_group(group: _native.FailureGroup) -> FailureGroup:
 
 
 def native_filter(filter: JobFilter) -> NativeFilter:
-    """Return the filter as the arguments that the engine's verbs have in common."""
+    """Return the filter as the engine takes it."""
     return (
         STATES.index(filter.state),
         filter.task,

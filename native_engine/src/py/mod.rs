@@ -99,6 +99,21 @@ type ErrorArgs = (String, String, String, String);
 type SettlementArgs =
     (String, i64, PyBackedStr, PyBackedStr, i64, i64, Option<Vec<u8>>, Option<ErrorArgs>, String);
 
+/// The fields of a filter, in their order.
+type FilterArgs = (
+    i64,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<i64>,
+    Option<i64>,
+    Option<Vec<String>>,
+    Option<i64>,
+    Option<i64>,
+);
+
 /// Most at a time, time between two, how many at once.
 type LimitArgs = (Option<i64>, i64, i64);
 
@@ -240,95 +255,37 @@ impl Store {
         Ok(record.map(|record| Record::new(py, record)))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a filter's fields, then a page")]
     fn list(
         &self,
         py: Python<'_>,
         queue: &str,
-        state: i64,
-        task: Option<String>,
-        error_class: Option<String>,
-        text: Option<String>,
-        group: Option<String>,
-        reason: Option<String>,
-        since: Option<i64>,
-        until: Option<i64>,
-        ids: Option<Vec<String>>,
-        min_attempts: Option<i64>,
-        failure: Option<i64>,
+        filter: FilterArgs,
         limit: usize,
         after: Option<Cursor>,
     ) -> PyResult<(Vec<Record>, Option<Cursor>)> {
-        let state = known_state(state)?;
-        let filter = Filter {
-            state,
-            task,
-            error_class,
-            text,
-            group,
-            reason,
-            since,
-            until,
-            ids,
-            min_attempts,
-            failure,
-        };
+        let filter = known_filter(filter)?;
         let page = detached(py, |patience| self.0.list(queue, &filter, limit, after, patience))?;
         Ok((page.records.into_iter().map(|record| Record::new(py, record)).collect(), page.next))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a filter's fields")]
     fn count(
         &self,
         py: Python<'_>,
         queue: &str,
-        state: i64,
-        task: Option<String>,
-        error_class: Option<String>,
-        text: Option<String>,
-        group: Option<String>,
-        reason: Option<String>,
-        since: Option<i64>,
-        until: Option<i64>,
-        ids: Option<Vec<String>>,
-        min_attempts: Option<i64>,
-        failure: Option<i64>,
+        filter: FilterArgs,
         cap: usize,
     ) -> PyResult<usize> {
-        let state = known_state(state)?;
-        let filter = Filter {
-            state,
-            task,
-            error_class,
-            text,
-            group,
-            reason,
-            since,
-            until,
-            ids,
-            min_attempts,
-            failure,
-        };
+        let filter = known_filter(filter)?;
         detached(py, |patience| self.0.count(queue, &filter, cap, patience))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a filter's fields, and what to do")]
+    #[allow(clippy::too_many_arguments, reason = "one engine call")]
     fn apply(
         &self,
         py: Python<'_>,
         queue: &str,
         action: &str,
-        state: i64,
-        task: Option<String>,
-        error_class: Option<String>,
-        text: Option<String>,
-        group: Option<String>,
-        reason: Option<String>,
-        since: Option<i64>,
-        until: Option<i64>,
-        ids: Option<Vec<String>>,
-        min_attempts: Option<i64>,
-        failure: Option<i64>,
+        filter: FilterArgs,
         as_of: i64,
         limit: usize,
         delay: i64,
@@ -344,20 +301,7 @@ impl Store {
             "purge" => engine::Action::Purge,
             other => return Err(InvalidInput::new_err(format!("There is no action {other:?}."))),
         };
-        let state = known_state(state)?;
-        let filter = Filter {
-            state,
-            task,
-            error_class,
-            text,
-            group,
-            reason,
-            since,
-            until,
-            ids,
-            min_attempts,
-            failure,
-        };
+        let filter = known_filter(filter)?;
         let done =
             detached(py, |patience| self.0.apply(queue, &action, &filter, as_of, limit, patience))?;
         Ok((done.done, done.changed, done.not_found, done.more))
@@ -528,9 +472,24 @@ fn settlement(args: SettlementArgs) -> PyResult<Settlement> {
     Ok(Settlement { queue, id, receipt, verb, delay, max_retries, result, error, reason })
 }
 
-fn known_state(number: i64) -> PyResult<engine::State> {
-    engine::State::from_number(number)
-        .ok_or_else(|| InvalidInput::new_err(format!("There is no state {number}.")))
+fn known_filter(args: FilterArgs) -> PyResult<Filter> {
+    let (state, task, error_class, text, group, reason, since, until, ids, min_attempts, failure) =
+        args;
+    let state = engine::State::from_number(state)
+        .ok_or_else(|| InvalidInput::new_err(format!("There is no state {state}.")))?;
+    Ok(Filter {
+        state,
+        task,
+        error_class,
+        text,
+        group,
+        reason,
+        since,
+        until,
+        ids,
+        min_attempts,
+        failure,
+    })
 }
 
 /// Closes every store's connections; they reopen by themselves.
