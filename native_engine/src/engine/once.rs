@@ -1,31 +1,22 @@
 //! Jobs that are put at most once, whatever became of them since.
 
 use super::error::Result;
-use super::records::{Message, Put, State};
+use super::records::{Put, State};
 use super::store::{Patience, Store};
 use super::writer::{Write, queue_id};
 
-/// Notes that a job was put; what was put for it before, if it was and is gone.
-pub(super) fn note(write: &Write, queue: i64, message: &Message) -> rusqlite::Result<Option<Put>> {
-    let Some(job_id) = message.job_id else { return Ok(None) };
+/// Notes that a job was put; whether it was before.
+pub(super) fn note(write: &Write, queue: i64, job_id: &str) -> rusqlite::Result<bool> {
     let new = write
         .db()
         .prepare_cached("INSERT OR IGNORE INTO once VALUES (?1, ?2, ?3)")?
         .execute((queue, job_id, write.now))?;
-    let there = write
-        .db()
-        .prepare_cached(
-            "SELECT 1 FROM messages INDEXED BY m_job_id
-             WHERE queue = ?1 AND job_id = ?2 AND job_id IS NOT NULL",
-        )?
-        .exists((queue, job_id))?;
-    let gone = new == 0 && !there;
-    Ok(gone.then(|| Put {
-        id: 0,
-        created: false,
-        state: State::Acked,
-        met: Some(job_id.to_owned()),
-    }))
+    Ok(new == 0)
+}
+
+/// What is said of a job that was put before and is gone.
+pub(super) fn gone(job_id: &str) -> Put {
+    Put { id: 0, created: false, state: State::Acked, met: Some(job_id.to_owned()) }
 }
 
 impl Store {

@@ -69,15 +69,14 @@ fn put_message(
     message: &Message,
     last: &mut i64,
 ) -> rusqlite::Result<Put> {
-    if message.once
-        && let Some(gone) = once::note(write, queue, message)?
-    {
-        return Ok(gone);
-    }
-    if let Some(job_id) = message.job_id
-        && let Some((id, state, at)) = find(write, queue, job_id)?
-    {
-        return Ok(Put { id, created: false, state: shown(state, at, write.now), met: None });
+    if let Some(job_id) = message.job_id {
+        let was_put = message.once && once::note(write, queue, job_id)?;
+        if let Some((id, state, at)) = find(write, queue, job_id)? {
+            return Ok(Put { id, created: false, state: shown(state, at, write.now), met: None });
+        }
+        if was_put {
+            return Ok(once::gone(job_id));
+        }
     }
     if let Some(key) = message.unique_key
         && let Some(holder) = unique::holder(write, queue, key)?
