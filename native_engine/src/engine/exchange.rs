@@ -64,12 +64,10 @@ impl Store {
         patience: &dyn Patience,
     ) -> Result<(Option<LeaseLoss>, bool, i64)> {
         self.write(patience, |write| {
-            let queue = write.known_queue(queue)?;
-            let job = Delivered::load(write.db(), id)?.filter(|job| Some(job.queue) == queue);
-            let Some(job) = job else { return Ok((Some(LeaseLoss::Unknown), false, 0)) };
-            if let Some(loss) = job.loss(receipt, write.boot) {
-                return Ok((Some(loss), false, 0));
-            }
+            let job = match Delivered::load_live(write, queue, id, receipt)? {
+                Ok(job) => job,
+                Err(loss) => return Ok((Some(loss), false, 0)),
+            };
             let end = job.lease_end().max(write.boot.saturating_add(micros));
             if end > job.lease_end() {
                 write
@@ -94,12 +92,10 @@ impl Store {
         patience: &dyn Patience,
     ) -> Result<(Option<LeaseLoss>, bool)> {
         self.write(patience, |write| {
-            let queue = write.known_queue(queue)?;
-            let job = Delivered::load(write.db(), id)?.filter(|job| Some(job.queue) == queue);
-            let Some(job) = job else { return Ok((Some(LeaseLoss::Unknown), false)) };
-            if let Some(loss) = job.loss(receipt, write.boot) {
-                return Ok((Some(loss), false));
-            }
+            let job = match Delivered::load_live(write, queue, id, receipt)? {
+                Ok(job) => job,
+                Err(loss) => return Ok((Some(loss), false)),
+            };
             write
                 .db()
                 .prepare_cached("UPDATE messages SET progress = ?2 WHERE id = ?1")?

@@ -74,6 +74,25 @@ impl Delivered {
             .optional()
     }
 
+    /// The job, if it is in the queue of this name.
+    fn load_of(write: &mut Write, queue: &str, id: i64) -> rusqlite::Result<Option<Self>> {
+        let Some(queue) = write.known_queue(queue)? else { return Ok(None) };
+        Ok(Self::load(write.db(), id)?.filter(|job| job.queue == queue))
+    }
+
+    /// The job whose live receipt this is, or why there is none.
+    pub(super) fn load_live(
+        write: &mut Write,
+        queue: &str,
+        id: i64,
+        receipt: i64,
+    ) -> rusqlite::Result<Result<Self, LeaseLoss>> {
+        let Some(job) = Self::load_of(write, queue, id)? else {
+            return Ok(Err(LeaseLoss::Unknown));
+        };
+        Ok(job.loss(receipt, write.boot).map_or(Ok(job), Err))
+    }
+
     fn is_processing(&self) -> bool {
         self.state == State::Processing as i64
     }
@@ -85,7 +104,7 @@ impl Delivered {
     }
 
     /// Why `receipt` isn't the live one of this job; None if it is.
-    pub(super) fn loss(&self, receipt: i64, boot: i64) -> Option<LeaseLoss> {
+    fn loss(&self, receipt: i64, boot: i64) -> Option<LeaseLoss> {
         let ended_by = if self.receipt == Some(receipt) {
             if self.is_processing() {
                 return (self.at <= boot).then_some(LeaseLoss::Expired);
@@ -128,10 +147,7 @@ pub(super) fn settle_all(
 
 fn settle(write: &mut Write, settlement: &Settlement) -> rusqlite::Result<Option<LeaseLoss>> {
     write.promise = true; // "already settled" writes nothing and is promised all the same
-    let Some(queue) = write.known_queue(&settlement.queue)? else {
-        return Ok(Some(LeaseLoss::Unknown));
-    };
-    let job = Delivered::load(write.db(), settlement.id)?.filter(|job| job.queue == queue);
+    let job = Delivered::load_of(write, &settlement.queue, settlement.id)?;
     let Some(job) = job else { return Ok(Some(LeaseLoss::Unknown)) };
     if job.was_ended_by(settlement.receipt, settlement.verb) {
         return Ok(None);
