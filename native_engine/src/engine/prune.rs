@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::records::{Cursor, Finished};
-use super::repair::remove;
+use super::repair::{remove, remove_found};
 use super::store::{Patience, Store, lock};
 
 /// Jobs that one transaction looks at.
@@ -40,19 +40,10 @@ impl Store {
     fn prune_own(&self, queue: &str, limit: usize, patience: &dyn Patience) -> Result<usize> {
         self.write(patience, |write| {
             let Some(queue) = write.known_queue(queue)? else { return Ok(0) };
-            let ids = write
-                .db()
-                .prepare_cached(
-                    "SELECT id FROM messages INDEXED BY m_kept
-                     WHERE queue = ?1 AND state = 4 AND retention IS NOT NULL
-                       AND at + retention <= ?2 ORDER BY at + retention LIMIT ?3",
-                )?
-                .query_map((queue, write.now, limit), |row| row.get(0))?
-                .collect::<rusqlite::Result<Vec<i64>>>()?;
-            for id in &ids {
-                remove(write, *id)?;
-            }
-            Ok(ids.len())
+            let sql = "SELECT id FROM messages INDEXED BY m_kept
+                 WHERE queue = ?1 AND state = 4 AND retention IS NOT NULL
+                   AND at + retention <= ?2 ORDER BY at + retention LIMIT ?3";
+            remove_found(write, sql, (queue, write.now, limit))
         })
     }
 

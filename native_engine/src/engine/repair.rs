@@ -1,5 +1,7 @@
 //! Changing jobs from outside: retry, cancel, discard, purge, reclaim, pause.
 
+use rusqlite::Params;
+
 use super::error::Result;
 use super::failures;
 use super::groups;
@@ -194,15 +196,7 @@ impl Store {
                 let batch = BATCH.min(limit - total);
                 let done = self.write(patience, |write| {
                     let Some(queue) = write.known_queue(queue)? else { return Ok(0) };
-                    let ids = write
-                        .db()
-                        .prepare_cached(sql)?
-                        .query_map((queue, before, batch), |row| row.get(0))?
-                        .collect::<rusqlite::Result<Vec<i64>>>()?;
-                    for id in &ids {
-                        remove(write, *id)?;
-                    }
-                    Ok(ids.len())
+                    remove_found(write, sql, (queue, before, batch))
                 })?;
                 total += done;
                 if done < BATCH || total == limit {
@@ -449,6 +443,23 @@ fn take_away(write: &mut Write, id: i64, reason: &str) -> rusqlite::Result<()> {
         Some(job) => bury(write, &job, Verb::Fail, reason, None),
         None => Ok(()),
     }
+}
+
+/// Removes the finished jobs whose ids a query finds; returns how many.
+pub(super) fn remove_found(
+    write: &mut Write,
+    sql: &str,
+    params: impl Params,
+) -> rusqlite::Result<usize> {
+    let ids = write
+        .db()
+        .prepare_cached(sql)?
+        .query_map(params, |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    for id in &ids {
+        remove(write, *id)?;
+    }
+    Ok(ids.len())
 }
 
 /// Removes a finished job; its id is remembered where it was the last, and never given again.
