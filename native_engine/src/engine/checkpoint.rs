@@ -131,10 +131,9 @@ impl Store {
     }
 }
 
-/// Brings the whole log into the database, so that it takes no room on a full disk; false where it can't.
-pub(super) fn make_room(writer: &Connection) -> bool {
-    let busy = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-    matches!(busy, Ok(false))
+/// Brings the whole log into the database; false where a reader is in the way.
+pub(super) fn bring_in(writer: &Connection) -> rusqlite::Result<bool> {
+    writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(!row.get::<_, bool>(0)?))
 }
 
 /// Copies what no reader needs in the log any more; returns how much is left by now.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::checkpoint::bring_in;
 use super::error::{Error, Result};
 use super::presence::moved;
 use super::records::Durability;
@@ -50,10 +51,9 @@ impl Store {
 
 /// Brings a log that couldn't be synced into the database itself, or says who is in the way.
 fn checkpoint_whole(db: &Connection, path: &Path) -> Result<()> {
-    let busy = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-    match busy {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(Error::Unavailable(format!(
+    match bring_in(db) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Unavailable(format!(
             "The disk once failed to confirm what was written to {}, and its log can't be brought in \
              while another program reads it; end that program's read transaction. Nothing was stored.",
             path.display()

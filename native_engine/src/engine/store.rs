@@ -230,7 +230,8 @@ impl Store {
                     }
                     if !relieved && error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
                         relieved = true;
-                        if checkpoint::make_room(&writer.db) {
+                        // In the database, the log takes no room.
+                        if checkpoint::bring_in(&writer.db) == Ok(true) {
                             continue;
                         }
                     }
