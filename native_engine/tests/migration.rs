@@ -31,12 +31,8 @@ fn open(folder: &Path) -> Arc<Store> {
     Store::open(Some(folder), options(&clock), &()).unwrap()
 }
 
-fn filter(state: State) -> Filter {
-    Filter::of(state)
-}
-
 fn ids(store: &Store, state: State) -> Vec<String> {
-    let page = store.list("q", &filter(state), 100, None, &()).unwrap();
+    let page = store.list("q", &Filter::of(state), 100, None, &()).unwrap();
     let mut ids: Vec<_> = page.records.into_iter().filter_map(|record| record.job_id).collect();
     ids.sort();
     ids
@@ -69,7 +65,7 @@ fn every_job_of_an_old_file_is_where_it_was() {
     assert_eq!(failed.task.as_deref(), Some("app.tasks.broken"));
     assert!(failed.error.unwrap().traceback.contains("ZeroDivisionError"));
     assert_eq!(store.lookup("q", "exhausted", &()).unwrap().unwrap().history.len(), 2);
-    let done = store.list("q", &filter(State::Acked), 1, None, &()).unwrap();
+    let done = store.list("q", &Filter::of(State::Acked), 1, None, &()).unwrap();
     assert_eq!(done.records[0].result.as_deref(), Some(br#"{"sum":2}"#.as_slice()));
 }
 
@@ -81,7 +77,7 @@ fn the_dead_letters_of_an_old_file_are_counted_by_what_went_wrong() {
     let found: Vec<_> = groups.iter().map(|group| (group.task.as_str(), group.total)).collect();
     assert_eq!(groups.iter().map(|group| group.total).sum::<i64>(), 2, "{found:?}");
     let of_task = groups.iter().find(|group| group.task == "app.tasks.broken").unwrap();
-    let mut filter = filter(State::Failed);
+    let mut filter = Filter::of(State::Failed);
     filter.failure = Some(of_task.id);
     let page = store.list("q", &filter, 10, None, &()).unwrap();
     assert!(page.records.iter().any(|record| record.job_id.as_deref() == Some("failed")));

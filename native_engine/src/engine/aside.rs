@@ -1,7 +1,6 @@
 //! Long looks at the whole file, on a connection of their own: nobody waits for them.
 
 use std::path::Path;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +35,7 @@ impl Store {
                 continue;
             }
             let found = {
-                let _alone = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+                let _alone = lock(&self.aside);
                 if FORKING.load(Ordering::SeqCst) {
                     continue;
                 }

@@ -5,7 +5,7 @@ use pyo3::types::PyBytes;
 
 use crate::engine;
 
-fn bytes(py: Python<'_>, value: &[u8]) -> Py<PyBytes> {
+pub(super) fn bytes(py: Python<'_>, value: &[u8]) -> Py<PyBytes> {
     PyBytes::new(py, value).unbind()
 }
 

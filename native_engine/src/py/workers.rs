@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::{MessageArgs, Store, detached, message, records::Put};
+use super::records::{Put, bytes};
+use super::{MessageArgs, Store, detached, message};
 use crate::engine;
 
 /// A worker's last report.
@@ -23,7 +24,7 @@ impl WorkerReport {
             seen_at: report.seen_at,
             alive: report.alive,
             command: report.command,
-            record: PyBytes::new(py, &report.record).unbind(),
+            record: bytes(py, &report.record),
         }
     }
 }
@@ -53,7 +54,7 @@ impl Schedule {
             last_id: schedule.last_id,
             seen_at: schedule.seen_at,
             timing: schedule.timing,
-            record: PyBytes::new(py, &schedule.record).unbind(),
+            record: bytes(py, &schedule.record),
         }
     }
 }
