@@ -1,7 +1,5 @@
 //! What workers share: their reports, commands to them, and duties that one of them has.
 
-use rusqlite::OptionalExtension;
-
 use super::error::Result;
 use super::schema::unusable;
 use super::settle::{Delivered, LAPSES, lapse_one, load_delivered_to};
@@ -202,20 +200,16 @@ impl Store {
         if taken {
             return Ok(false);
         }
-        self.write(patience, |write| {
-            let until: Option<i64> = write
+        self.write_statement(patience, |write| {
+            let given = write
                 .db()
-                .prepare_cached("SELECT until FROM duties WHERE name = ?1")?
-                .query_row([name], |row| row.get(0))
-                .optional()?;
-            if until.is_some_and(|until| until > write.boot) {
-                return Ok(false);
-            }
-            write
-                .db()
-                .prepare_cached("INSERT OR REPLACE INTO duties VALUES (?1, ?2, ?3)")?
-                .execute((name, write.boot.saturating_add(micros), worker))?;
-            Ok(true)
+                .prepare_cached(
+                    "INSERT INTO duties VALUES (?1, ?2, ?3)
+                     ON CONFLICT(name) DO UPDATE SET until = excluded.until,
+                       worker = excluded.worker WHERE until <= ?4",
+                )?
+                .execute((name, write.boot.saturating_add(micros), worker, write.boot))?;
+            Ok(given > 0)
         })
     }
 }
