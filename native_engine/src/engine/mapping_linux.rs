@@ -64,29 +64,15 @@ impl Drop for Mapping {
     }
 }
 
-/// How a wait on a word ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slept {
-    /// Somebody woke this waiter.
-    Woken,
-    /// The word had another value already, or a signal came.
-    Not,
-    /// The time is over.
-    Over,
-}
-
-pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, bits: NonZeroU32) -> Slept {
+/// Waits while the word is `seen`; whether somebody woke this waiter.
+pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, bits: NonZeroU32) -> bool {
     // This kind of wait takes a point in time.
     let until = Duration::from_nanos(now()) + at_most;
     let until = Timespec {
         tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(until.subsec_nanos()),
     };
-    match futex::wait_bitset(word, futex::Flags::empty(), seen, Some(&until), bits) {
-        Ok(()) => Slept::Woken,
-        Err(rustix::io::Errno::TIMEDOUT) => Slept::Over,
-        Err(_) => Slept::Not,
-    }
+    futex::wait_bitset(word, futex::Flags::empty(), seen, Some(&until), bits).is_ok()
 }
 
 /// Wakes up to `count` waiters that share a bit; returns how many.

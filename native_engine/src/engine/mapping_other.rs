@@ -28,24 +28,12 @@ impl Mapping {
     }
 }
 
-/// How a wait on a word ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slept {
-    /// Somebody woke this waiter: never, here.
-    #[allow(dead_code, reason = "there is nobody who can")]
-    Woken,
-    /// The word had another value already, or a signal came.
-    Not,
-    /// The time is over.
-    Over,
-}
-
-pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, _: NonZeroU32) -> Slept {
-    if word.load(Ordering::SeqCst) != seen {
-        return Slept::Not;
+/// Waits while the word is `seen`; nobody can wake a waiter here, so it returns false.
+pub(super) fn wait(word: &AtomicU32, seen: u32, at_most: Duration, _: NonZeroU32) -> bool {
+    if word.load(Ordering::SeqCst) == seen {
+        std::thread::sleep(at_most.min(NAP));
     }
-    std::thread::sleep(at_most.min(NAP));
-    Slept::Over
+    false
 }
 
 pub(super) fn wake(_: &AtomicU32, _: u32, _: NonZeroU32) -> usize {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
-use super::mapping::{self, Slept};
+use super::mapping;
 use super::shared::Shared;
 
 /// Who has waited so long has a right to the next turn.
@@ -96,8 +96,7 @@ impl Shared {
         let left = FAIR.saturating_sub(waited);
         if left.is_zero() {
             turns.complaint.store(now + COMPLAINT, Ordering::SeqCst);
-            let slept = mapping::wait(&turns.released, wait.seen, NAP, COMPLAINER);
-            wait.called = slept == Slept::Woken;
+            wait.called = mapping::wait(&turns.released, wait.seen, NAP, COMPLAINER);
             failpoint!("shared.called");
         } else {
             mapping::wait(&turns.released, wait.seen, left, ANYBODY);
