@@ -92,6 +92,23 @@ def test_each_table_row_has_a_cell_for_each_column(run: tuple[str, dict[str, Any
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
 
+def test_every_chore_is_measured_beside_puts() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.chores", "--scale", "0.005", "--alone", "0.1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert [row[0].removeprefix("| ") for row in rows] == [
+        *("none", "jobs of a dead worker", "lapsed leases", "counters", "retention"),
+        "due delayed jobs",
+    ]
+    assert int(rows[0][3]) > 0  # puts
+
+
 def test_an_unknown_contestant_is_refused_by_name() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--only", "nobody"],

@@ -12,6 +12,7 @@ use rusqlite::Connection;
 
 use super::fork::FORKING;
 use super::schema;
+use super::sqlite_file;
 use super::store::{Patience, Store, lock};
 use super::wal_index;
 
@@ -124,6 +125,10 @@ impl Store {
             }
         }
         failpoint!("checkpoint.copied");
+        // The last copy syncs the file, under the lock: so that it finds little to bring to the disk.
+        if !sqlite_file::sync(connection) {
+            return;
+        }
         let Ok(_writer) = self.acquire(&way) else { return };
         let Ok(_process) = self.lock_processes(&way, Instant::now()) else { return };
         let _ = copy(connection);

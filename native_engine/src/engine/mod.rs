@@ -41,6 +41,7 @@ mod schedules;
 mod schema;
 mod settle;
 mod shared;
+mod sqlite_file;
 mod stats;
 mod store;
 mod sync;

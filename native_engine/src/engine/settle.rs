@@ -6,7 +6,7 @@ use super::activity;
 use super::error::LeaseLoss;
 use super::failures;
 use super::groups;
-use super::records::{Failure, Settled, Settlement, State, Verb};
+use super::records::{Cursor, Failure, Settled, Settlement, State, Verb};
 use super::unique;
 use super::writer::Write;
 
@@ -347,16 +347,31 @@ pub(super) fn lapse_one(
     give_back(write, job, Verb::Lapse, 0, max_retries, Some(&error))
 }
 
-/// Jobs of a queue that are in the hands of one worker.
-pub(super) fn load_delivered_to(
+/// Jobs of a queue that are in the hands of one worker, from `after` on: when their leases end,
+/// and which they are.
+pub(super) fn held_by(
     db: &Connection,
     queue: i64,
     worker: &str,
+    after: Cursor,
     limit: usize,
-) -> rusqlite::Result<Vec<Delivered>> {
-    db.prepare_cached(select_delivered!(
-        "INDEXED BY m_taken WHERE queue = ?1 AND state = 3 AND worker = ?2 LIMIT ?3"
-    ))?
-    .query_map((queue, worker, limit), Delivered::from_row)?
+) -> rusqlite::Result<Vec<Cursor>> {
+    db.prepare_cached(
+        "SELECT at, id FROM messages INDEXED BY m_taken
+         WHERE queue = ?1 AND state = 3 AND (at, id) > (?2, ?3) AND worker = ?4
+         ORDER BY at, id LIMIT ?5",
+    )?
+    .query_map((queue, after.0, after.1, worker, limit), |row| Ok((row.get(0)?, row.get(1)?)))?
     .collect()
+}
+
+/// A job that is in the hands of this worker; None where it isn't any more.
+pub(super) fn load_held_by(
+    db: &Connection,
+    id: i64,
+    worker: &str,
+) -> rusqlite::Result<Option<Delivered>> {
+    db.prepare_cached(select_delivered!("WHERE id = ?1 AND state = 3 AND worker = ?2"))?
+        .query_row((id, worker), Delivered::from_row)
+        .optional()
 }

@@ -9,7 +9,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use rusqlite::{Connection, ffi};
+use rusqlite::Connection;
+
+use super::sqlite_file;
 
 /// The size of one part of the wal-index.
 const PART: i32 = 32_768;
@@ -39,20 +41,8 @@ impl Commit {
 /// The latest commit of the file that `db` has open; None where it has no log, or in the
 /// middle of a commit.
 pub(super) fn latest(db: &Connection) -> Option<Commit> {
-    let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
     let mut part: *mut c_void = ptr::null_mut();
-    // SAFETY: the handle is open as long as `db` is borrowed; this opcode writes one pointer.
-    let found = unsafe {
-        ffi::sqlite3_file_control(
-            db.handle(),
-            c"main".as_ptr(),
-            ffi::SQLITE_FCNTL_FILE_POINTER,
-            ptr::from_mut(&mut file).cast(),
-        )
-    };
-    if found != ffi::SQLITE_OK || file.is_null() {
-        return None;
-    }
+    let file = sqlite_file::of(db)?.as_ptr();
     // SAFETY: the file is that of an open connection. Asked for without extending, the first part
     // is the mapping that the connection already has, or null.
     unsafe {

@@ -1,9 +1,11 @@
 //! What workers share: their reports, commands to them, and duties that one of them has.
 
 use super::error::Result;
+use super::records::Cursor;
 use super::schema::unusable;
-use super::settle::{Delivered, LAPSES, lapse_one, load_delivered_to};
+use super::settle::{LAPSES, held_by, lapse_one, load_held_by};
 use super::store::{Patience, Store};
+use super::writer::queue_id;
 
 /// How long the report of a worker that is gone is kept.
 const KEPT: i64 = 86_400_000_000;
@@ -160,26 +162,27 @@ impl Store {
         patience: &dyn Patience,
     ) -> Result<usize> {
         let mut total = 0;
+        let mut after: Cursor = (i64::MIN, 0);
         loop {
-            // Looked at first: mostly there is nothing, and looking locks nothing.
-            let any = self.read(patience, |db| match super::writer::queue_id(db, queue)? {
-                Some(queue) => Ok(!load_delivered_to(db, queue, worker, 1)?.is_empty()),
-                None => Ok(false),
+            // Found first: mostly there is nothing, and looking locks nothing.
+            let held = self.read(patience, |db| match queue_id(db, queue)? {
+                Some(queue) => held_by(db, queue, worker, after, LAPSES),
+                None => Ok(Vec::new()),
             })?;
-            if !any {
-                return Ok(total);
-            }
+            let Some(last) = held.last() else { return Ok(total) };
+            after = *last;
             total += self.write(patience, |write| {
-                let Some(queue) = write.known_queue(queue)? else { return Ok(0) };
-                let held: Vec<Delivered> = load_delivered_to(write.db(), queue, worker, LAPSES)?;
-                for job in &held {
+                let mut done = 0;
+                for (_, id) in &held {
+                    let Some(job) = load_held_by(write.db(), *id, worker)? else { continue };
                     let message = format!(
                         "Delivery {} to {worker} was never settled: its worker died, for its process is gone.",
                         job.attempts
                     );
-                    lapse_one(write, job, max_retries, message)?;
+                    lapse_one(write, &job, max_retries, message)?;
+                    done += 1;
                 }
-                Ok(held.len())
+                Ok(done)
             })?;
         }
     }
