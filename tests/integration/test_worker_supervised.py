@@ -14,13 +14,6 @@ from tests.integration.worker_site import Site, WorkerProcess
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def started(site: Site, worker: WorkerProcess, processes: int) -> list[int]:
     site.wait_until(lambda: worker.log.count(" serves default") >= processes, "every process")
     return worker.children()
@@ -35,27 +28,6 @@ def test_jobs_are_done_by_several_processes_each_once(site: Site) -> None:
     assert "200 done, 0 failed" in worker.log
     names = {site.queue.lookup(record.id).worker for record in site.acked()}
     assert len(names) > 1
-
-
-def test_killed_in_the_middle_of_500_jobs_none_is_lost_and_no_process_is_left(site: Site) -> None:
-    for number in range(500):
-        site.put("work", number, 0.01)
-    first = site.start("--processes", "4", "--shutdown-timeout", "5")
-    children = started(site, first, 4)
-    assert len(children) == 4
-    site.wait_until(lambda: len(site.ledger("ended")) >= 40, "some jobs")
-    first.send(signal.SIGKILL)
-    os.kill(children[0], signal.SIGKILL)
-    assert first.wait() == -signal.SIGKILL
-    site.wait_until(lambda: all(map(is_gone, children)), "the end of every process")
-    assert len(set(site.ledger("ended"))) < 500
-    second = site.start("--processes", "4")
-    site.wait_until(lambda: site.queue.stats().acked == 500, "every job acked")
-    second.send(signal.SIGTERM)
-    assert second.wait() == 0
-    stats = site.queue.stats()
-    assert (stats.ready, stats.processing, stats.failed) == (0, 0, 0)
-    assert set(site.ledger("ended")) == {str(number) for number in range(500)}
 
 
 def test_a_killed_process_is_replaced_and_its_job_taken_back_at_once(site: Site) -> None:

@@ -9,11 +9,14 @@ import sys
 import textwrap
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import django_localqueue
 from django_localqueue import JobFilter, JobId, JobRecord, SQLiteQueue
+from django_localqueue.backends.base import BaseQueue
+from django_localqueue.backends.rqlite import RqliteQueue
 
 LEASE = 1.5
 PATIENCE = 60  # seconds: only a test that fails waits so long
@@ -151,6 +154,13 @@ FILES = {
 }
 
 
+ON_RQLITE = """
+LOCALQUEUE["default"]["BACKEND"] = "django_localqueue.backends.rqlite.RqliteQueue"
+LOCALQUEUE["default"]["LOCATION"] = {urls}
+del LOCALQUEUE["default"]["OPTIONS"]["durability"]
+"""
+
+
 class WorkerProcess:
     """``manage.py runqueueworker`` in a process of its own."""
 
@@ -195,19 +205,40 @@ class WorkerProcess:
             time.sleep(0.01)
 
 
-class Site:
-    """The project in a folder, its queue, and the workers that a test started."""
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody reaped yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
-    def __init__(self, folder: Path) -> None:
+
+class Site:
+    """The project in a folder, its queue, and the workers that a test started.
+
+    With ``urls`` its queues are on those nodes of rqlite, else in one file.
+    """
+
+    def __init__(self, folder: Path, urls: Sequence[str] = ()) -> None:
         self.folder = folder
         for name, text in FILES.items():
             path = folder / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(textwrap.dedent(text))
-        self.queue = SQLiteQueue(
-            folder / "queue", lease_seconds=LEASE, max_retries=2, durability="normal"
-        )
+        self.queue: BaseQueue
+        if urls:
+            self.append("settings", ON_RQLITE.format(urls=list(urls)))
+            self.queue = RqliteQueue(urls, lease_seconds=LEASE, max_retries=2)
+        else:
+            self.queue = SQLiteQueue(
+                folder / "queue", lease_seconds=LEASE, max_retries=2, durability="normal"
+            )
         self.workers: list[WorkerProcess] = []
+
+    def append(self, module: str, text: str) -> None:
+        """Write more at the end of a module of the project."""
+        with (self.folder / "shop" / f"{module}.py").open("a") as file:
+            file.write("\n" + textwrap.dedent(text))
 
     def put(self, task: str, *args: Any) -> JobId:
         return self.queue.put(
