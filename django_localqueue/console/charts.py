@@ -16,27 +16,30 @@ from django.utils.translation import gettext_lazy
 from django_localqueue.console.display import local
 from django_localqueue.types import MICROSECONDS, Activity
 
-WIDTH, HEIGHT = 720, 180
-LEFT, BOTTOM, TOP = 8, 22, 16
+WIDTH, HEIGHT = 720, 140
 SPARK_WIDTH, SPARK_HEIGHT = 112, 24
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time that a chart shows: its whole length and that of a bar, in seconds."""
+    """A time that a chart shows: its whole length and that of a bar, in seconds.
+
+    ``ticks`` is how many equal parts of it have a label, each at its begin.
+    """
 
     name: str
     label: Any
     seconds: int
     step: int
+    ticks: int
 
 
 SPANS = {
     span.name: span
     for span in (
-        Span("hour", gettext_lazy("Hour"), 3_600, 60),
-        Span("day", gettext_lazy("Day"), 86_400, 1_800),
-        Span("week", gettext_lazy("Week"), 7 * 86_400, 3 * 3_600),
+        Span("hour", gettext_lazy("Hour"), 3_600, 60, 6),
+        Span("day", gettext_lazy("Day"), 86_400, 1_800, 6),
+        Span("week", gettext_lazy("Week"), 7 * 86_400, 3 * 3_600, 7),
     )
 }
 
@@ -52,7 +55,7 @@ def added(rows: Sequence[Sequence[Activity]]) -> list[Activity]:
 
 
 def label(at: int, span: Span) -> str:
-    """Return the begin of a step as an axis and a table have it."""
+    """Return the begin of a step as a table has it."""
     when = local(at)
     clock = formats.time_format(when.time(), "H:i")
     if span.seconds <= 86_400:
@@ -60,47 +63,54 @@ def label(at: int, span: Span) -> str:
     return f"{formats.date_format(when, 'SHORT_DATE_FORMAT')} {clock}"
 
 
+def axis(steps: Sequence[Activity], span: Span) -> list[str]:
+    """Return the labels below the chart, each for an equal part of it."""
+    if not steps:
+        return []
+    starts = [steps[index * len(steps) // span.ticks].at for index in range(span.ticks)]
+    if span.seconds <= 86_400:
+        return [label(at, span) for at in starts]
+    return [formats.date_format(local(at), "D j") for at in starts]
+
+
+def most(steps: Sequence[Activity]) -> str:
+    """Return how many jobs the highest bar stands for, in words."""
+    return _("%s at most in one step") % localize(_top(steps))
+
+
+def _top(steps: Sequence[Activity]) -> int:
+    return max([one.acked + one.failed for one in steps], default=0)
+
+
 def bars(steps: Sequence[Activity], span: Span) -> SafeString:
     """Return the chart of what was done and what failed, a bar a step."""
-    top = max([one.acked + one.failed for one in steps], default=0)
-    room = HEIGHT - BOTTOM - TOP
-    width = (WIDTH - 2 * LEFT) / max(1, len(steps))
+    top = _top(steps)
+    width = WIDTH / max(1, len(steps))
     shapes: list[tuple[str, str, str, str, str, str]] = []
     for index, one in enumerate(steps):
-        x = LEFT + index * width
-        base = float(HEIGHT - BOTTOM)
+        base = float(HEIGHT)
         for kind, number in (("acked", one.acked), ("failed", one.failed)):
             if not number:
                 continue
-            height = max(1.0, room * number / top)
+            height = max(1.0, (HEIGHT - 2) * number / top)
             base -= height
             tip = f"{label(one.at, span)}: {localize(number)} {KINDS[kind]}"
             wide = max(0.5, width - 1)
-            shapes.append((f"lq-{kind}", _n(x), _n(base), _n(wide), _n(height), tip))
-    ticks = [
-        (_n(LEFT + index * width), label(steps[index].at, span))
-        for index in range(0, len(steps), max(1, len(steps) // 6))
-        if LEFT + index * width < WIDTH - 60
-    ]
+            shapes.append((f"lq-{kind}", _n(index * width), _n(base), _n(wide), _n(height), tip))
     return format_html(
         '<svg class="lq-chart" viewBox="0 0 {} {}" role="img" aria-label="{}"'
-        ' preserveAspectRatio="none">'
-        '<line x1="{}" y1="{}" x2="{}" y2="{}"/><text x="{}" y="11">{}</text>{}{}</svg>',
+        ' preserveAspectRatio="none"><line x1="0" y1="{}" x2="{}" y2="{}"/>{}</svg>',
         WIDTH,
         HEIGHT,
         summary(steps, span),
-        LEFT,
-        HEIGHT - BOTTOM,
-        WIDTH - LEFT,
-        HEIGHT - BOTTOM,
-        LEFT,
-        _("%s at most in one step") % localize(top),
+        HEIGHT,
+        WIDTH,
+        HEIGHT,
         format_html_join(
             "",
             '<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
             shapes,
         ),
-        format_html_join("", '<text x="{}" y="174">{}</text>', ticks),
     )
 
 

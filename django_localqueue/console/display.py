@@ -58,7 +58,11 @@ def in_row(error: ErrorRecord | None) -> str:
     """Return ``class: message`` on one line, cut to fit a row."""
     if error is None:
         return "-"
-    text = ": ".join(part for part in (error.error_class, error.message) if part)
+    return in_line(": ".join(part for part in (error.error_class, error.message) if part))
+
+
+def in_line(text: str) -> str:
+    """Return a text on one line, cut to fit a row."""
     text = " ".join(text[: MAX_ERROR_IN_ROW * 4].split())
     return text if len(text) <= MAX_ERROR_IN_ROW else f"{text[: MAX_ERROR_IN_ROW - 1]}…"
 

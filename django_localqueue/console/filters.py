@@ -39,7 +39,7 @@ STATE_LABELS: Mapping[str, Any] = {
     "delayed": gettext_lazy("delayed"),
     "blocked": gettext_lazy("blocked behind its group"),
     "processing": gettext_lazy("processing"),
-    "acked": gettext_lazy("acked"),
+    "acked": gettext_lazy("done"),
     "failed": gettext_lazy("failed (dead letter)"),
 }
 

@@ -9,6 +9,9 @@ from django_localqueue.console.stores import Unreadable, aliases, ask
 from django_localqueue.queues import queues
 from django_localqueue.records import ScheduleRecord, WorkerRecord
 
+#: Microseconds without a word after which a worker may be dead or stuck.
+STALE = 90_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -23,6 +26,16 @@ class WorkerEntry(Entry):
     """A worker of a store."""
 
     record: WorkerRecord
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its process has ended without a word."""
+        return self.record.alive is False
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has said nothing for so long that it may be dead or stuck."""
+        return not self.is_dead and self.now - self.record.seen_at > STALE
 
 
 @dataclass(frozen=True, slots=True)

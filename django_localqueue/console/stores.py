@@ -75,6 +75,12 @@ class QueueRow:
     now: int = 0
 
     @property
+    def ready(self) -> int:
+        """How many jobs a worker could take now; the statistics count the other waiting ones in."""
+        stats = self.stats
+        return 0 if stats is None else stats.ready - stats.delayed - stats.blocked
+
+    @property
     def oldest_age(self) -> datetime.timedelta | None:
         """How long the job has waited that has waited longest."""
         if self.stats is None or self.stats.oldest_ready_at is None:

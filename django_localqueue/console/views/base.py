@@ -12,16 +12,20 @@ from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.views import View
 
 from django_localqueue.conf import console
+from django_localqueue.console import permissions
 from django_localqueue.console.audit import Act, describe
 from django_localqueue.console.keys import make_key
 
 APP = "django_localqueue"
+#: Acts after which jobs run.
+STARTS = ("retry", "run_now")
 #: Breadcrumbs are a list from Django 6.1 on.
 BREADCRUMBS = (
     f"admin/{APP}/breadcrumbs_list.html"
@@ -102,13 +106,21 @@ class ConsoleView(View):
         """Return to the page that the act was started from."""
         return HttpResponseRedirect(self.way_back(default))
 
+    def may_watch(self) -> bool:
+        """Whether the user may see the overview."""
+        return bool(permissions.allowed(self.request, "view_queue"))
+
     def report(self, act: Act) -> None:
         """Tell the operator what became of the act."""
         total = act.total
         clean = not (total.changed or total.not_found or total.more)
         if act.counts:
             level = messages.SUCCESS if clean and total.done else messages.WARNING
-            messages.add_message(self.request, level, describe(act))
+            text = describe(act)
+            if act.action in STARTS and total.done and self.may_watch():
+                address = self.url("queue_changelist")
+                text = format_html('{} <a href="{}">{}</a>', text, address, _("See what runs"))
+            messages.add_message(self.request, level, text)
         for alias, error in act.errors.items():
             text = _("The queue “%(queue)s” could not do it: %(error)s")
             messages.error(self.request, text % {"queue": alias, "error": error})

@@ -51,6 +51,7 @@ class JobView(ConsoleView):
     """All that is known of a job."""
 
     template_name = f"admin/{APP}/job.html"
+    is_watched = True
 
     def get(self, request: HttpRequest, object_id: str) -> HttpResponse:
         alias, id = from_url(object_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -11,13 +12,15 @@ from django.utils.translation import gettext as _
 
 from django_localqueue.console import charts, permissions
 from django_localqueue.console.acts import NEEDS
-from django_localqueue.console.display import moment
+from django_localqueue.console.display import in_line, moment
 from django_localqueue.console.stores import Unreadable, as_of, ask
 from django_localqueue.console.views.base import APP, ConsoleView
-from django_localqueue.console.views.jobs import button
-from django_localqueue.types import FailureGroup
+from django_localqueue.console.views.jobs import button, state_tabs
+from django_localqueue.types import FailureGroup, JobFilter
 
 GROUPS = 100
+#: How long a page may look for what one job of each group says.
+SAMPLE_SECONDS = 0.25
 
 
 def short(place: str) -> str:
@@ -31,11 +34,12 @@ class ErrorsView(ConsoleView):
 
     template_name = f"admin/{APP}/errors.html"
     is_watched = True
+    deadline = 0.0
 
     def get(self, request: HttpRequest) -> HttpResponse:
         names = permissions.require_some(request, "view_job")
         chosen = [alias for alias in request.GET.getlist("queue") if alias in names] or names
-        time = as_of(chosen)
+        page_time = as_of(chosen)
         unreadable: list[Unreadable] = []
         groups: list[tuple[str, FailureGroup]] = []
         for alias in chosen:
@@ -48,14 +52,16 @@ class ErrorsView(ConsoleView):
         order = request.GET.get("order", "last")
         if order == "total":
             groups.sort(key=lambda item: item[1].total, reverse=True)
+        self.deadline = time.monotonic() + SAMPLE_SECONDS
         context = {
             "rows": [self.row(alias, group) for alias, group in groups[:GROUPS]],
             "is_cut": len(groups) >= GROUPS,
             "limit": GROUPS,
             "unreadable": unreadable,
-            "as_of": str(time),
+            "as_of": str(page_time),
             "act_url": self.url("job_act"),
             "orders": self.orders(order),
+            "tabs": state_tabs(self, None),
         }
         return self.render(_("Errors"), context, crumbs=[self.list_crumb("job")])
 
@@ -71,6 +77,17 @@ class ErrorsView(ConsoleView):
             for name, label in (("last", _("Seen last")), ("total", _("Most")))
         ]
 
+    def message(self, alias: str, group: FailureGroup) -> str:
+        """Return what the newest dead letter of a group says; "" where time is up."""
+        if time.monotonic() > self.deadline:
+            return ""
+        filter = JobFilter(state="failed", failure=group.key)
+        page = ask(alias, lambda queue: queue.list(filter, limit=1))
+        if isinstance(page, Unreadable) or not page.records:
+            return ""
+        error = page.records[0].error
+        return "" if error is None else in_line(error.message)
+
     def row(self, alias: str, group: FailureGroup) -> dict[str, Any]:
         """Return what the table shows of a group, and what may be done with it."""
         query = urlencode({"state": "failed", "queue": alias, "failure": group.key})
@@ -78,6 +95,7 @@ class ErrorsView(ConsoleView):
         return {
             "alias": alias,
             "group": group,
+            "message": self.message(alias, group),
             "place": short(group.place),
             "first_at": moment(group.first_at),
             "last_at": moment(group.last_at),

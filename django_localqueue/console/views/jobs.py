@@ -32,10 +32,10 @@ from django_localqueue.console.stores import (
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.types import JobRecord, State
 
-#: The list's buttons: what is done, and what to call it.
+#: The list's buttons, which ask first: what is done, and what to call it.
 LABELS = {
-    "retry": gettext_lazy("Retry"),
-    "run_now": gettext_lazy("Run now"),
+    "retry": gettext_lazy("Retry…"),
+    "run_now": gettext_lazy("Run now…"),
     "delay": gettext_lazy("Delay…"),
     "move": gettext_lazy("Move…"),
     "cancel": gettext_lazy("Cancel…"),
@@ -45,6 +45,12 @@ LABELS = {
 DANGEROUS = ("cancel", "discard", "purge")
 #: What one click does to one job, without a page that asks.
 AT_ONCE = {"failed": "retry", "delayed": "run_now"}
+AT_ONCE_LABELS = {"failed": gettext_lazy("Retry"), "delayed": gettext_lazy("Run now")}
+#: What a state means that its name doesn't tell.
+HINTS = {
+    "failed": gettext_lazy("They failed for good: nothing runs them until somebody retries them."),
+    "blocked": gettext_lazy("Each waits until the jobs of its group that came before it are done."),
+}
 #: The heading of the time by which a list is ordered.
 TIMES = {
     "failed": gettext_lazy("Failed at"),
@@ -76,7 +82,23 @@ def do_label(record: JobRecord) -> str:
     """Return what to call that which one click does to a job, "" where there is no such thing."""
     if record.reason == "discarded":
         return _("Restore")
-    return str(LABELS.get(AT_ONCE.get(record.state, ""), ""))
+    return str(AT_ONCE_LABELS.get(record.state, ""))
+
+
+#: Parts of a filter that another state can't have, or has other times for.
+NOT_KEPT = ("state", "reason", "failure", "error", "since", "until")
+
+
+def state_tabs(view: ConsoleView, current: State | None, query: str = "") -> list[dict[str, Any]]:
+    """Return a link for the errors and for each state, with ``query`` kept; None: the errors."""
+    tabs = [{"url": view.url("job_errors"), "label": _("Errors"), "is_current": current is None}]
+    for state in LISTED:
+        kept = QueryDict(query, mutable=True)
+        kept["state"] = state
+        address = f"{view.url('job_changelist')}?{kept.urlencode()}"
+        is_current = state == current
+        tabs.append({"url": address, "label": str(STATE_LABELS[state]), "is_current": is_current})
+    return tabs
 
 
 class JobsView(ConsoleView):
@@ -94,10 +116,10 @@ class JobsView(ConsoleView):
             "form": form,
             "state": state,
             "state_label": STATE_LABELS[state],
-            "tabs": self.tabs(form, state),
+            "tabs": state_tabs(self, state, form.query(without=NOT_KEPT)),
+            "hint": HINTS.get(state, ""),
             "act_url": self.url("job_act"),
             "find_url": self.url("job_find"),
-            "errors_url": self.url("job_errors"),
             "clear_url": f"{self.url('job_changelist')}?{urlencode({'state': state})}",
             "is_filtered": bool(form.query(without=("state", "per"))),
             "can_search_arguments": bool(permissions.allowed(request, "view_job_payload")),
@@ -106,20 +128,6 @@ class JobsView(ConsoleView):
             context |= self.listing(form, state)
         title = _("Dead letters") if state == "failed" else _("Jobs: %s") % STATE_LABELS[state]
         return self.render(title, context, status=200 if is_valid else 400)
-
-    def tabs(self, form: FilterForm, current: State) -> list[dict[str, Any]]:
-        """Return a link for each state, the rest of the filter kept as far as it fits."""
-        tabs = []
-        for state in LISTED:
-            query = QueryDict(
-                form.query(without=("state", "reason", "failure", "error", "since", "until")),
-                mutable=True,
-            )
-            query["state"] = state
-            address = f"{self.url('job_changelist')}?{query.urlencode()}"
-            label = STATE_LABELS[state]
-            tabs.append({"url": address, "label": label, "is_current": state == current})
-        return tabs
 
     def listing(self, form: FilterForm, state: State) -> dict[str, Any]:
         """Return the rows and what may be done with them."""

@@ -19,10 +19,10 @@ from django_localqueue.console.acts import PURGE_WORD, preview
 from django_localqueue.console.audit import Act
 from django_localqueue.console.display import age, moment
 from django_localqueue.console.filters import LISTED, STATE_LABELS, AgeForm
-from django_localqueue.console.shared import schedules_of
-from django_localqueue.console.stores import Unreadable, as_of, ask, known, overview
+from django_localqueue.console.shared import schedules_of, workers_of
+from django_localqueue.console.stores import QueueRow, Unreadable, as_of, ask, known, overview
 from django_localqueue.console.views.base import APP, ConsoleView
-from django_localqueue.types import MICROSECONDS, JobFilter, Stats
+from django_localqueue.types import MICROSECONDS, JobFilter
 
 
 class OverviewView(ConsoleView):
@@ -51,6 +51,7 @@ class OverviewView(ConsoleView):
         context = {
             "rows": rows,
             "errors_url": self.url("job_errors"),
+            "workers": self.workers_running(),
             "schedules": self.schedules_due(),
             "outbox": outbox.waiting(),
             **chart(request, names),
@@ -67,6 +68,15 @@ class OverviewView(ConsoleView):
     def letters_url(self, alias: str) -> str:
         """Return the address of one queue's dead letters."""
         return f"{self.url('job_changelist')}?{urlencode({'queue': alias})}"
+
+    def workers_running(self) -> dict[str, object] | None:
+        """Return how many workers run; None for who may not see them, or where none can be read."""
+        names = permissions.allowed(self.request, "view_worker")
+        found, unreadable = workers_of(names)
+        if unreadable or not names:
+            return None
+        running = sum(not (entry.is_dead or entry.is_silent) for entry in found)
+        return {"running": running, "known": len(found), "url": self.url("worker_changelist")}
 
     def schedules_due(self) -> dict[str, object] | None:
         """Return how many schedules there are, how many are overdue and which is next."""
@@ -104,6 +114,8 @@ def chart(request: HttpRequest, names: list[str]) -> dict[str, object]:
     acked, failed = (sum(getattr(one, kind) for one in steps) for kind in ("acked", "failed"))
     return {
         "chart": charts.bars(steps, span),
+        "chart_axis": charts.axis(steps, span),
+        "chart_most": charts.most(steps),
         "chart_table": charts.table(steps, span),
         "acked_rate": charts.per_minute(acked, span),
         "failed_rate": charts.per_minute(failed, span),
@@ -135,7 +147,7 @@ class QueueView(ConsoleView):
             "unreadable": [row] if row.error else [],
             "stats": row.stats,
             "oldest_age": age(row.oldest_age),
-            "states": self.counts(alias, row.stats),
+            "states": self.counts(row),
             "settings": settings_of(alias),
             "can_pause": permissions.has_permission(request, "pause_queue", alias),
             "can_purge": permissions.has_permission(request, "purge_queue", alias),
@@ -148,13 +160,14 @@ class QueueView(ConsoleView):
         title = _("Queue %s") % alias
         return self.render(title, context, crumbs=[self.list_crumb("queue")])
 
-    def counts(self, alias: str, stats: Stats | None) -> list[tuple[str, int, str]]:
+    def counts(self, row: QueueRow) -> list[tuple[str, int, str]]:
         """Return label, number and list of each state; no link for who may not see jobs."""
+        stats = row.stats
         if stats is None:
             return []
-        may = permissions.has_permission(self.request, "view_job", alias)
-        addresses = lists(self, alias)
-        numbers = dict(stats) | {"ready": stats.ready - stats.delayed - stats.blocked}
+        may = permissions.has_permission(self.request, "view_job", row.alias)
+        addresses = lists(self, row.alias)
+        numbers = dict(stats) | {"ready": row.ready}
         return [
             (str(STATE_LABELS[state]), numbers[state], addresses[state] if may else "")
             for state in LISTED

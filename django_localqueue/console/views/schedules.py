@@ -60,7 +60,9 @@ class SchedulesView(ConsoleView):
 
         can_link = record.last_id is not None and may("view_job")
         arguments = HIDDEN
-        if may("view_job_payload"):
+        if not (record.args or record.kwargs):
+            arguments = ""
+        elif may("view_job_payload"):
             empty = JobRecord(record.name, record.queue, "ready", b"", (0, 0), 0, task=record.task)
             data = redacted({"args": list(record.args), "kwargs": dict(record.kwargs)}, empty)
             arguments = json.dumps(data, ensure_ascii=False, default=str)

@@ -36,7 +36,6 @@ COMMANDS: dict[str, tuple[WorkerCommand, Any]] = {
     "unquiet": ("resume", gettext_lazy("Resume")),
     "stop": ("stop", gettext_lazy("Stop")),
 }
-STALE = 90_000_000
 
 
 def since(now: int, then: int) -> str:
@@ -66,8 +65,7 @@ class WorkersView(ConsoleView):
     def row(self, entry: WorkerEntry) -> dict[str, Any]:
         """Return what the table shows of a worker."""
         record, now = entry.record, entry.now
-        is_dead = record.alive is False
-        is_silent = not is_dead and now - record.seen_at > STALE
+        is_dead, is_silent = entry.is_dead, entry.is_silent
         may = permissions.has_permission(self.request, "stop_worker", entry.alias)
         offered = []
         if may and not is_dead:

@@ -12,17 +12,24 @@ function addBoxes(root) {
         head.append(all);
     }
 }
-addBoxes(document);
 
 // A button that copies the text before it, where the browser allows it.
-for (const text of navigator.clipboard ? document.querySelectorAll("[data-lq-copy]") : []) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "button lq-copy";
-    button.textContent = text.dataset.lqCopy;
-    button.addEventListener("click", () => navigator.clipboard.writeText(text.textContent));
-    text.after(button);
+function addCopyButtons(root) {
+    for (const text of navigator.clipboard ? root.querySelectorAll("[data-lq-copy]") : []) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "button lq-copy";
+        button.textContent = text.dataset.lqCopy;
+        button.addEventListener("click", () => navigator.clipboard.writeText(text.textContent));
+        text.after(button);
+    }
 }
+
+function addComforts(root) {
+    addBoxes(root);
+    addCopyButtons(root);
+}
+addComforts(document);
 
 // An act on many jobs goes on by itself.
 for (const form of document.querySelectorAll("[data-lq-go-on]")) {
@@ -55,7 +62,7 @@ if (live && Number(live.dataset.lqRefresh) > 0) {
             const found = fresh.querySelector(`[data-lq-live="${region.dataset.lqLive}"]`);
             if (found && !isBusy(region)) {
                 region.replaceChildren(...found.childNodes);
-                addBoxes(region);
+                addComforts(region);
             }
         }
     };

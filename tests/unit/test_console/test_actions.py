@@ -100,7 +100,7 @@ def test_a_search_in_arguments_offers_no_act_on_all(fail, operator, page):
 def test_one_click_runs_a_delayed_job_now(operator):
     id = queues["default"].put("x", delay=3_600)
     response = operator.post(job_url("default", id, "job_run"), follow=True)
-    assert messages(response) == "Made 1 job ready to run."
+    assert messages(response).startswith("Made 1 job ready to run.")
     assert state_of(id) == "ready"
 
 

@@ -86,7 +86,7 @@ def test_an_act_is_done_and_reported_where_the_admins_log_cannot_be_written(
 
     monkeypatch.setattr(LogEntry.objects, "create", refuse)
     response = operator.post(job_url("default", id, "job_retry"), follow=True)
-    assert messages(response) == "Retried 1 failed job."
+    assert messages(response).startswith("Retried 1 failed job.")
     assert states() == (1, 0, 0)
     (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
     assert record.name == "django_localqueue.audit"
@@ -154,7 +154,7 @@ def test_a_receiver_that_raises_changes_nothing_for_the_operator(fail, operator)
         response = operator.post(job_url("default", id, "job_retry"), follow=True)
     finally:
         job_action.disconnect(receive)
-    assert messages(response) == "Retried 1 failed job."
+    assert messages(response).startswith("Retried 1 failed job.")
     assert LogEntry.objects.count() == 1
 
 

@@ -173,3 +173,23 @@ def test_a_digest_is_mailed_only_when_called_and_only_where_something_failed(set
     (message,) = mail.outbox
     assert "2 failed jobs" in message.body
     assert "app.Boom" in message.body
+
+
+def test_a_group_says_what_its_newest_dead_letter_said(fail, viewer, page):
+    fail(1, error=ErrorRecord("app.Boom", "the older words", "", "/srv/app.py:7"))
+    fail(1, error=ErrorRecord("app.Boom", "the newer\nwords", "", "/srv/app.py:7"))
+    text = page(viewer, ERRORS).text
+    assert "the newer words" in text
+    assert "the older words" not in text
+
+
+def test_the_axis_has_a_label_for_each_equal_part_of_the_chart(settings):
+    for span in charts.SPANS.values():
+        first, _until, step = charts.steps_until(0, span)
+        number = span.seconds // step
+        steps = [Activity(first + n * step * 1_000_000) for n in range(number)]
+        labels = charts.axis(steps, span)
+        assert len(labels) == span.ticks
+        assert number % span.ticks == 0
+        assert len(set(labels)) == span.ticks
+    assert charts.axis([], charts.SPANS["hour"]) == []

@@ -386,3 +386,33 @@ def test_a_site_that_lets_in_who_is_no_staff_lets_them_use_the_console(db, fail,
     urls.urlpatterns = [path("admin/", site.urls)]
     settings.ROOT_URLCONF = urls
     assert id in client.get(LIST).content.decode()
+
+
+def test_the_numbers_of_the_overview_are_those_of_the_lists(operator):
+    queue = queues["default"]
+    queue.put_many(["ready", "ready"])
+    queue.put("delayed", delay=3_600)
+    for data in ("lead", "behind"):
+        queue.put(data, group_id="g")
+    (item, _emails) = operator.get(OVERVIEW).context["rows"]
+    numbers = {"ready": item["row"].ready, "delayed": 1, "blocked": 1}
+    assert numbers["ready"] == 3
+    for state, number in numbers.items():
+        assert len(operator.get(item["lists"][state]).context["rows"]) == number, state
+
+
+def test_the_page_of_a_job_is_read_again_by_itself(operator):
+    id = queues["default"].put("x")
+    html = operator.get(job_url("default", id)).content.decode()
+    assert "data-lq-refresh" in html
+    assert 'data-lq-live="job"' in html
+
+
+def test_after_a_retry_a_link_leads_to_what_runs_for_who_may_see_it(fail, operator, login):
+    one, other = fail(2)
+    html = operator.post(job_url("default", one, "job_retry"), follow=True).content.decode()
+    assert f'Retried 1 failed job. <a href="{OVERVIEW}">See what runs</a>' in html
+    client = login("view_job", "retry_job")
+    html = client.post(job_url("default", other, "job_retry"), follow=True).content.decode()
+    assert "Retried 1 failed job." in html
+    assert "See what runs" not in html

@@ -65,7 +65,7 @@ def test_a_worker_of_a_queue_that_the_user_may_not_see_hides_the_id_of_its_job(l
 
 def test_a_worker_that_is_not_heard_of_is_flagged(chief, monkeypatch):
     report()
-    monkeypatch.setattr("django_localqueue.console.views.workers.STALE", -1)
+    monkeypatch.setattr("django_localqueue.console.shared.STALE", -1)
     (row,) = chief.get(WORKERS).context["rows"]
     assert row["is_silent"] or row["is_dead"]
 
@@ -176,3 +176,19 @@ def test_the_overview_tells_of_schedules_that_are_due(login):
     shown = login("view_queue", "view_schedule").get("/admin/django_localqueue/queue/")
     assert shown.context["schedules"]["due"] == 1
     assert login("view_queue").get("/admin/django_localqueue/queue/").context["schedules"] is None
+
+
+def test_the_overview_tells_how_many_workers_run_to_who_may_see_them(login, page, monkeypatch):
+    overview = "/admin/django_localqueue/queue/"
+    client = login("view_queue", "view_worker")
+    assert "No worker has reported itself." in page(client, overview).text
+    report()
+    assert "1 worker runs." in page(client, overview).text
+    assert "worker" not in page(login("view_queue"), overview).text
+    monkeypatch.setattr("django_localqueue.console.shared.STALE", -1)
+    assert "No worker runs: the jobs wait." in page(client, overview).text
+
+
+def test_a_schedule_without_arguments_shows_none(chief):
+    schedule()
+    assert chief.get(SCHEDULES).context["rows"][0]["arguments"] == ""
