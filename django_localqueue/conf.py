@@ -130,6 +130,7 @@ class ConsoleSettings:
     may be shown; after ``hidden_keys``.
     ``index_notice``: whether the admin's index tells how many jobs have failed.
     ``refresh_seconds``: how often a page that is watched is read again; 0: never.
+    ``read_seconds``: how long a page waits for a cluster before it says that it can't be read.
     """
 
     auto_register: bool = True
@@ -142,6 +143,7 @@ class ConsoleSettings:
     redact: str | None = None
     index_notice: bool = True
     refresh_seconds: int = 10
+    read_seconds: float = 3
 
 
 #: The types that each key of a schedule takes.
@@ -175,6 +177,7 @@ SECTION_TYPES: dict[str, tuple[type, ...]] = {
     "redact": (str,),
     "index_notice": (bool,),
     "refresh_seconds": (int,),
+    "read_seconds": (int, float),
 }
 
 

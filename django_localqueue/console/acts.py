@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 from django_localqueue.backends.inspection import SUITS
 from django_localqueue.console.audit import Act, added
 from django_localqueue.console.filters import ACT_LIMIT, COUNT_CAP, bounded
-from django_localqueue.console.stores import Unreadable, ask, merged_page
+from django_localqueue.console.stores import Unreadable, ask, merged_page, tell
 from django_localqueue.queues import queues
 from django_localqueue.types import Action, Applied, JobFilter, JobRecord, State
 
@@ -138,7 +138,7 @@ def on_all(
         while left > 0 and total.more and (is_first or not is_late(deadline)):
             is_first = False
             part = left if deadline is None else min(left, SLICE)
-            answer: Applied | Unreadable = ask(alias, deed.to(filter, as_of, part))
+            answer: Applied | Unreadable = tell(alias, deed.to(filter, as_of, part))
             if isinstance(answer, Unreadable):
                 errors[alias] = answer.error
                 total = replace(total, more=False)
@@ -166,7 +166,7 @@ def on_chosen(deed: Deed, ids: Sequence[tuple[str, str]], filter: JobFilter, as_
         chosen.setdefault(alias, []).append(id)
     for alias, own in chosen.items():
         of_queue = replace(filter, ids=tuple(own))
-        answer: Applied | Unreadable = ask(alias, deed.to(of_queue, as_of, ACT_LIMIT))
+        answer: Applied | Unreadable = tell(alias, deed.to(of_queue, as_of, ACT_LIMIT))
         if isinstance(answer, Unreadable):
             errors[alias] = answer.error
         else:

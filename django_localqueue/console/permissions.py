@@ -62,7 +62,6 @@ def has_permission(request: HttpRequest, action: str, queue: str) -> bool:
     path = settings.has_permission
     rule = import_string(path) if path else user_has_permission
     return bool(rule(request, action, queue))
-    return bool(rule(request, action, queue))
 
 
 def allowed(request: HttpRequest, action: str, among: Iterable[str] | None = None) -> list[str]:

@@ -68,18 +68,22 @@ def workers_of(names: Sequence[str]) -> tuple[list[WorkerEntry], list[Unreadable
     return found, unreadable
 
 
-def schedules_of(names: Sequence[str]) -> list[ScheduleEntry]:
-    """Return the schedules of the stores of these queues; a store that fails has none."""
+def schedules_of(names: Sequence[str]) -> tuple[list[ScheduleEntry], list[Unreadable]]:
+    """Return the schedules of the stores of these queues, and who could not be asked."""
     found: list[ScheduleEntry] = []
+    unreadable: list[Unreadable] = []
     for alias in one_of_each_store(names):
         answer = ask(alias, lambda queue: (queue.now(), queue.schedules()))
-        if not isinstance(answer, Unreadable):
+        if isinstance(answer, Unreadable):
+            unreadable.append(answer)
+        else:
             found += [ScheduleEntry(alias, answer[0], record) for record in answer[1]]
     known = aliases_by_queue() if found else {}
-    return [
+    entries = [
         replace(entry, alias=alias_near(entry.alias, entry.record.queue, known) or entry.alias)
         for entry in found
     ]
+    return entries, unreadable
 
 
 def aliases_by_queue() -> dict[tuple[str, str], str]:

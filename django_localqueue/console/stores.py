@@ -16,8 +16,10 @@ from django.http import Http404
 from django.utils.translation import gettext as _
 
 from django_localqueue.backends.base import BaseQueue
-from django_localqueue.exceptions import LocalQueueError
+from django_localqueue.conf import console
+from django_localqueue.exceptions import LocalQueueError, StoreUnavailable
 from django_localqueue.queues import queues
+from django_localqueue.transports.patience import at_most
 from django_localqueue.types import JobFilter, JobRecord, Page, Stats
 
 logger = logging.getLogger("django_localqueue.console")
@@ -26,6 +28,11 @@ logger = logging.getLogger("django_localqueue.console")
 SEARCH_SECONDS = 0.5
 #: How many jobs one page looks at for a text in their arguments, and how many it reads at a time.
 ARGUMENTS, ARGUMENTS_PAGE = 5_000, 500
+
+#: How long a store that kept a page waiting is not asked again: the rest of that page.
+SILENCE_SECONDS = 2.0
+#: Until when a store is not asked again, and what it said, by its key.
+_silent: dict[str, tuple[float, StoreUnavailable]] = {}
 
 T = TypeVar("T")
 
@@ -51,7 +58,31 @@ class Unreadable:
 
 
 def ask(alias: str, question: Callable[[BaseQueue], T]) -> T | Unreadable:
-    """Return the queue's answer, or why there is none.
+    """Return the queue's answer to a question that changes nothing, or why there is none.
+
+    A store that doesn't answer within ``LOCALQUEUE_CONSOLE["READ_SECONDS"]`` is not asked again
+    by the rest of the page.
+    """
+    return tell(alias, lambda queue: _impatiently(queue, question))
+
+
+def _impatiently(queue: BaseQueue, question: Callable[[BaseQueue], T]) -> T:
+    began, seconds = time.monotonic(), console().read_seconds
+    until, error = _silent.get(queue.store_key, (began, None))
+    if error is not None and began < until:
+        raise type(error)(str(error))
+    try:
+        with at_most(seconds):
+            return question(queue)
+    except StoreUnavailable as error:
+        now = time.monotonic()
+        if now - began > seconds / 2:
+            _silent[queue.store_key] = (now + SILENCE_SECONDS, error)
+        raise
+
+
+def tell(alias: str, question: Callable[[BaseQueue], T]) -> T | Unreadable:
+    """Let the queue do something; return its answer, or why there is none.
 
     Errors that name a mend are shown as they are; of any other only the class, since
     its text may tell what isn't for everybody (it is in the log).

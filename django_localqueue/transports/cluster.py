@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
 from django_localqueue.exceptions import InvalidInput, OutcomeUnknown
-from django_localqueue.transports import answers, errors
+from django_localqueue.transports import answers, errors, patience
 from django_localqueue.transports.answers import (
     VERSION_HEADER,
     Answer,
@@ -158,6 +158,8 @@ class Cluster:
         that cannot be known, ``AppliedUnread`` if it was applied but its result is lost.
         """
         total = self.timeouts.total if total is None else total
+        if call.reads:
+            total = patience.bounded(total)
         attempt = _Attempts(call, self._monotonic() + total)
         node = self._first(attempt)
         while True:

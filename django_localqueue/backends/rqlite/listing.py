@@ -201,7 +201,8 @@ def _walk(
     """Two statements for each leg of the walk: the jobs, and the row where it ends early."""
     where = walked(filter, 5)
     request: list[Statement] = []
-    for source, low, id in _legs(filter, after):
+    # The first that match are the first of all where everything does.
+    for source, low, id in _legs(filter, after, limit if where.sql == "1" else SCAN):
         values = [document([queue]), limit, low, id, where.values]
         # The rows come out in the order of the inner SELECT: there is nothing to sort by again.
         request.append(
@@ -213,7 +214,7 @@ def _walk(
 
 def _count(queue: str, filter: JobFilter, cap: int) -> list[Statement]:
     where = walked(filter, 5)
-    ((source, low, id),) = _legs(filter, None)
+    ((source, low, id),) = _legs(filter, None, None)
     scan = max(cap, 10 * SCAN)
     sql = f"""SELECT count(*) FROM (SELECT 1 FROM ({source} LIMIT {scan}) m
   WHERE {where.sql} LIMIT ?2)"""
@@ -221,9 +222,12 @@ def _count(queue: str, filter: JobFilter, cap: int) -> list[Statement]:
 
 
 def _legs(
-    filter: JobFilter, after: tuple[int, int] | None
+    filter: JobFilter, after: tuple[int, int] | None, first: int | None
 ) -> list[tuple[str, int | str | None, int]]:
-    """Return the SELECTs that together walk a state in order, each with where it starts."""
+    """Return the SELECTs that together walk a state in order, each with where it starts.
+
+    ``first`` is how many rows are wanted where they must be sorted; None: all, in any order.
+    """
     state = filter.state
     head = (
         f"SELECT * FROM localqueue_messages {_INDEXES[state]}"
@@ -242,9 +246,15 @@ def _legs(
         return [(same, since, id), (below, priority, 0)]
     if state == "blocked":
         id = after[1] if after else -1
-        if filter.group_id is None:
-            return [(f"{head} AND id > ?4 AND ?3 IS NULL ORDER BY id", None, id)]
         head = head.replace("NOT INDEXED", "INDEXED BY localqueue_blocked")
+        if filter.group_id is None:
+            if first is None:
+                return [(f"{head} AND id > ?4 AND ?3 IS NULL", None, id)]
+            # By key over the whole table it would pass all finished jobs; the index has only the
+            # blocked ones, by group, and the first of them by key are found in one pass over it.
+            ids = f"{head.replace('*', 'id AS found')} AND id > ?4 ORDER BY id LIMIT {first}"
+            rows = f"({ids}) CROSS JOIN localqueue_messages ON id = found"
+            return [(f"SELECT * FROM {rows} WHERE ?3 IS NULL", None, id)]
         group = document([_searchable(filter.group_id)])
         return [(f"{head} AND grp = ?3 ->> 0 AND id > ?4 ORDER BY id", group, id)]
     newest_first = state in ("acked", "failed")

@@ -15,7 +15,7 @@ from django_localqueue.console.acts import Deed, on_chosen
 from django_localqueue.console.audit import Act
 from django_localqueue.console.keys import from_url
 from django_localqueue.console.redact import redacted
-from django_localqueue.console.stores import Unreadable, ask, known
+from django_localqueue.console.stores import Unreadable, ask, known, tell
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.serializers import JSONSerializer
 from django_localqueue.types import Applied, JobFilter, JobRecord
@@ -103,7 +103,7 @@ class EditJobView(ConsoleView):
         is_retried = "retry" in request.POST
         if is_retried:
             permissions.require(request, "retry_job", self.alias)
-        answer = ask(self.alias, lambda queue: queue.edit(self.record.id, data))
+        answer = tell(self.alias, lambda queue: queue.edit(self.record.id, data))
         if isinstance(answer, Unreadable):
             return self.form(text, answer.error, 400)
         done = Applied(done=1) if answer else Applied(changed=1)

@@ -20,7 +20,7 @@ from django_localqueue.console.audit import Act
 from django_localqueue.console.display import age, moment
 from django_localqueue.console.filters import LISTED, STATE_LABELS, AgeForm
 from django_localqueue.console.shared import schedules_of, workers_of
-from django_localqueue.console.stores import QueueRow, Unreadable, as_of, ask, known, overview
+from django_localqueue.console.stores import QueueRow, Unreadable, as_of, ask, known, overview, tell
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.types import MICROSECONDS, JobFilter
 
@@ -81,7 +81,7 @@ class OverviewView(ConsoleView):
     def schedules_due(self) -> dict[str, object] | None:
         """Return how many schedules there are, how many are overdue and which is next."""
         names = permissions.allowed(self.request, "view_schedule")
-        found = schedules_of(names)
+        found, _unreadable = schedules_of(names)
         if not found:
             return None
         waiting = [entry for entry in found if not entry.record.paused]
@@ -207,7 +207,7 @@ class PauseView(ConsoleView):
     def post(self, request: HttpRequest) -> HttpResponse:
         alias = known(request.POST.get("queue", ""))
         permissions.require(request, "pause_queue", alias)
-        answer = ask(alias, lambda queue: getattr(queue, self.action)())
+        answer = tell(alias, lambda queue: getattr(queue, self.action)())
         if isinstance(answer, Unreadable):
             self.report(Act(self.action, [alias], errors={alias: answer.error}))
         else:

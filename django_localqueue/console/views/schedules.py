@@ -14,7 +14,7 @@ from django_localqueue.console.audit import Act
 from django_localqueue.console.display import moment
 from django_localqueue.console.redact import HIDDEN, redacted
 from django_localqueue.console.shared import ScheduleEntry, schedules_of
-from django_localqueue.console.stores import Unreadable, ask
+from django_localqueue.console.stores import Unreadable, tell
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.schedules.acts import new_job
 from django_localqueue.schedules.cron import Timing
@@ -45,8 +45,10 @@ class SchedulesView(ConsoleView):
 
     def get(self, request: HttpRequest, object_id: str = "") -> HttpResponse:
         names = permissions.require_some(request, "view_schedule")
+        found, unreadable = schedules_of(names)
         context = {
-            "rows": [self.row(entry) for entry in schedules_of(names)],
+            "rows": [self.row(entry) for entry in found],
+            "unreadable": unreadable,
             "act_url": self.url("schedule_act"),
         }
         return self.render(_("Schedules"), context, crumbs=())
@@ -91,7 +93,8 @@ class ScheduleActView(ConsoleView):
             raise Http404(_("There is no such act."))
         names = permissions.require_some(request, NEEDS[action])
         name = request.POST.get("schedule", "")
-        entry = next((one for one in schedules_of(names) if one.record.name == name), None)
+        found, _unreadable = schedules_of(names)
+        entry = next((one for one in found if one.record.name == name), None)
         if entry is None:
             raise Http404(_("There is no such schedule."))
         permissions.require(request, NEEDS[action], entry.alias)
@@ -107,7 +110,9 @@ class ScheduleActView(ConsoleView):
         timing = Timing(entry.record.expression, entry.record.timezone)
         # times that passed meanwhile are not made up for
         next_at = None if paused else timing.after(entry.now)
-        answer = ask(entry.alias, lambda queue: queue.pause_schedule(name, paused, next_at=next_at))
+        answer = tell(
+            entry.alias, lambda queue: queue.pause_schedule(name, paused, next_at=next_at)
+        )
         if isinstance(answer, Unreadable):
             messages.error(self.request, answer.error)
             return
@@ -120,7 +125,7 @@ class ScheduleActView(ConsoleView):
         """Put its job now; its own times stay as they are. Nothing is imported for that."""
         record = entry.record
         job = new_job(record, entry.now)
-        answer = ask(entry.alias, lambda queue: queue.put_many([job]))
+        answer = tell(entry.alias, lambda queue: queue.put_many([job]))
         if isinstance(answer, Unreadable):
             messages.error(self.request, answer.error)
             return

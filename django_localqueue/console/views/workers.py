@@ -21,7 +21,7 @@ from django_localqueue.console.shared import (
     aliases_by_queue,
     workers_of,
 )
-from django_localqueue.console.stores import Unreadable, ask
+from django_localqueue.console.stores import Unreadable, tell
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.records import RunningJob, WorkerCommand
 
@@ -145,10 +145,10 @@ class WorkerCommandView(ConsoleView):
         name = request.POST.get("worker", "")
         alias = self.alias_for(name, names)
         if command == "forget":
-            answer = ask(alias, lambda queue: queue.forget_worker(name))
+            answer = tell(alias, lambda queue: queue.forget_worker(name))
         else:
             wanted = COMMANDS[command][0]
-            answer = ask(alias, lambda queue: queue.command_worker(name, wanted))
+            answer = tell(alias, lambda queue: queue.command_worker(name, wanted))
         if isinstance(answer, Unreadable):
             messages.error(request, answer.error)
         elif not answer:

@@ -172,6 +172,8 @@ def test_an_empty_list_says_so(viewer, page):
 class Scripted:
     """A queue that answers ``list`` from a script, by what it is asked to go on behind."""
 
+    store_key = "scripted"
+
     def __init__(self, answers):
         self.answers = answers
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from django_localqueue import queues
+from django_localqueue.console import stores
 from django_localqueue.outbox.models import OutboxJob
 from tests.fakes.rqlite import FakeCluster
 from tests.fakes.versions import V10
-from tests.unit.test_console.tools import LIST, OVERVIEW, Page, confirm, job_url, states
+from tests.unit.test_console.tools import LIST, OVERVIEW, VIEWER, Page, confirm, job_url, states
+
+SCHEDULES = "/admin/django_localqueue/schedule/"
 
 
 @pytest.fixture
@@ -68,3 +71,37 @@ def test_a_confirmation_over_a_cluster_touches_only_what_was_seen(cluster, fail,
     response = operator.post(f"{LIST}act/", fields | {"act": "discard-all"})
     confirm(operator, response)
     assert queues["default"].lookup(late).reason == "failed"
+
+
+@pytest.mark.parametrize("address", [OVERVIEW, LIST, f"{LIST}errors/", SCHEDULES, "/admin/"])
+def test_a_cluster_that_does_not_answer_keeps_no_page_waiting_for_long(
+    address, cluster, settings, login, monkeypatch
+):
+    settings.LOCALQUEUE_CONSOLE = {"READ_SECONDS": 0.4}
+    queues["default"].put("x")
+    waits = []
+
+    class Silent(dict):
+        def __setitem__(self, key, value):
+            waits.append(key)
+            super().__setitem__(key, value)
+
+    monkeypatch.setattr(stores, "SILENCE_SECONDS", 60.0)
+    monkeypatch.setattr(stores, "_silent", Silent())
+    for node in range(3):
+        cluster.stop(node)
+    response = login(*VIEWER, "view_schedule", "view_worker").get(address)
+    assert response.status_code == 200
+    assert waits == [queues["default"].store_key], "all that a page asks of both queues waits once"
+    if address != "/admin/":
+        text = Page(response.content.decode()).text
+        assert "ClusterUnavailable" in text
+        assert "There are no" not in text
+
+
+def test_an_act_may_take_longer_than_a_page_waits(cluster, settings, fail, operator):
+    settings.LOCALQUEUE_CONSOLE = {"READ_SECONDS": 0.2}
+    (id,) = fail(1)
+    cluster.fail_next("stall", endpoint="execute", seconds=1.0)
+    assert operator.post(job_url("default", id, "job_retry")).status_code == 302
+    assert states() == (1, 0, 0)
