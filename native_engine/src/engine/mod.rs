@@ -22,6 +22,7 @@ mod exchange;
 mod failures;
 mod fork;
 mod groups;
+mod identity;
 mod inspect;
 mod limits;
 mod liveness;

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::access::Held;
 use super::error::{Error, Result};
+use super::identity::{self, Identity};
 use super::store::{Patience, Store, lock};
 
 /// Between two looks; what is stored meanwhile in a removed file is lost with it all the same.
 const INTERVAL: Duration = Duration::from_millis(10);
-
-/// Device and inode of a file.
-type Identity = (u64, u64);
 
 /// What the open file was when it was opened.
 #[derive(Default)]
@@ -36,7 +34,7 @@ impl Presence {
     /// Notes the file at `path`, which was opened just now.
     pub(super) fn note(&self, path: &Path) {
         *lock(&self.0) =
-            Seen { file: identity(path).ok(), looked: Some(Instant::now()), made: true };
+            Seen { file: identity::of_path(path).ok(), looked: Some(Instant::now()), made: true };
     }
 
     /// Whether the file is still at `path`, or was a moment ago.
@@ -58,7 +56,7 @@ impl Presence {
 
 fn is_another(path: &Path, file: Identity) -> bool {
     // Only what is sure is told: an error of the folder shows in what is done next.
-    match identity(path) {
+    match identity::of_path(path) {
         Ok(found) => found != file,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
@@ -70,19 +68,6 @@ pub(super) fn moved(path: &Path) -> Error {
          where it went. Nothing was stored now; the next call uses what is at the path then.",
         path.display()
     ))
-}
-
-#[cfg(unix)]
-fn identity(path: &Path) -> io::Result<Identity> {
-    use std::os::unix::fs::MetadataExt;
-    let found = std::fs::metadata(path)?;
-    Ok((found.dev(), found.ino()))
-}
-
-/// Elsewhere an open file can't be removed or replaced.
-#[cfg(not(unix))]
-fn identity(path: &Path) -> io::Result<Identity> {
-    std::fs::metadata(path).map(|_| (0, 0))
 }
 
 impl Store {

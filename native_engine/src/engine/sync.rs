@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::identity;
 use super::store::beside;
 
 /// Syncs the log of one store for its threads.
@@ -128,20 +129,13 @@ impl Syncer {
     }
 
     /// An older SQLite that closes the file last may unlink a log that is in use.
-    #[cfg(unix)]
     fn still_the_log(&self, log: &File) -> io::Result<()> {
-        use std::os::unix::fs::MetadataExt;
-        let ours = log.metadata()?;
-        match std::fs::metadata(&self.wal) {
-            Ok(theirs) if (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()) => Ok(()),
+        let ours = identity::of_file(log)?;
+        match identity::of_path(&self.wal) {
+            Ok(theirs) if ours == theirs => Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Err(io::Error::other("another program replaced or removed its log")),
         }
-    }
-
-    #[cfg(not(unix))]
-    fn still_the_log(&self, _: &File) -> io::Result<()> {
-        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
