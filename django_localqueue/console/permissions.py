@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from django.core.exceptions import PermissionDenied
@@ -40,6 +40,18 @@ READING: Final = (
     "view_worker",
     "view_schedule",
 )
+
+_VIEWER = ("view_queue", "view_job", "view_worker", "view_schedule")
+_OPERATOR = (
+    *(*_VIEWER, "view_job_payload", "retry_job", "run_job_now", "discard_job", "pause_queue"),
+    *("pause_schedule", "run_schedule"),
+)
+#: Groups that suit most teams, and the permissions of each; nothing makes them by itself.
+ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Queue viewer": _VIEWER,
+    "Queue operator": _OPERATOR,
+    "Queue developer": (*_OPERATOR, "edit_job", "move_job", "export_job", "stop_worker"),
+}
 
 
 def user_has_permission(request: HttpRequest, action: str, queue: str) -> bool:

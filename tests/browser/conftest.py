@@ -85,14 +85,14 @@ def open_page(browser: Browser, site: None, live_server: Any) -> Iterator[Callab
         if line.type in ("error", "warning") and not is_icon:
             complaints.append(line.text)
 
-    def open_page(**options: Any) -> Page:
+    def open_page(user: str = "operator", **options: Any) -> Page:
         context = browser.new_context(base_url=live_server.url, locale="en-GB", **options)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", listen)
         page.goto("/admin/")
-        page.fill("#id_username", "operator")
+        page.fill("#id_username", user)
         page.fill("#id_password", "a long password")
         page.click("input[type=submit]")
         page.wait_for_selector("text=Recent actions")
