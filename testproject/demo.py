@@ -15,8 +15,6 @@ end with it. Kill one and look: the jobs go on.
 from __future__ import annotations
 
 import argparse
-import functools
-import operator
 import os
 import secrets
 import shutil
@@ -40,16 +38,13 @@ if TYPE_CHECKING:
 
 BATCH = 500
 LOOK_SECONDS = 0.1
-USERNAME = "operator"
-# "Queue operator" of the console: everything but edit_job, which is close to running code.
-PERMISSIONS = {
-    "catalogue": {"view_file"},
-    "django_localqueue": {
-        *("view_queue", "pause_queue", "purge_queue"),
-        *("view_job", "view_job_payload", "retry_job", "discard_job", "run_job_now", "export_job"),
-        *("view_worker", "stop_worker"),
-    },
+#: The users, and the group of ``django_localqueue.console.permissions.ROLES`` that each is in.
+USERS = {
+    "viewer": "Queue viewer",
+    "operator": "Queue operator",
+    "developer": "Queue developer",
 }
+ADMIN = "admin"  # may do everything
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -121,28 +116,34 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _prepare() -> str:
-    """Bring the database up to date and return the new password of the demo's user."""
+    """Bring the database up to date and return the new password of the demo's users."""
     from django.contrib.auth import get_user_model
-    from django.contrib.auth.models import Permission
+    from django.contrib.auth.models import Group, Permission
     from django.core.management import call_command
-    from django.db.models import Q
+
+    from django_localqueue.console.permissions import ROLES
 
     call_command("migrate", verbosity=0, interactive=False)
-    user, _ = get_user_model().objects.update_or_create(
-        username=USERNAME,
-        defaults={"is_staff": True, "is_superuser": False, "is_active": True},
-    )
     password = secrets.token_urlsafe(12)
-    user.set_password(password)
-    user.save()
-    wanted = functools.reduce(
-        operator.or_,
-        (
-            Q(content_type__app_label=label, codename__in=codenames)
-            for label, codenames in PERMISSIONS.items()
-        ),
-    )
-    user.user_permissions.set(Permission.objects.filter(wanted))
+    for name, role in {ADMIN: None, **USERS}.items():
+        user, _ = get_user_model().objects.update_or_create(
+            username=name,
+            defaults={"is_staff": True, "is_superuser": role is None, "is_active": True},
+        )
+        user.set_password(password)
+        user.save()
+        user.user_permissions.clear()
+        if role is not None:
+            group, _ = Group.objects.get_or_create(name=role)
+            group.permissions.set(
+                Permission.objects.filter(
+                    content_type__app_label="django_localqueue", codename__in=ROLES[role]
+                )
+                | Permission.objects.filter(
+                    content_type__app_label="catalogue", codename="view_file"
+                )
+            )
+            user.groups.set([group])
     return password
 
 
@@ -284,7 +285,8 @@ def _serve(workers: Workers, threads: int, password: str, nodes: Nodes | None) -
     threading.Thread(target=server.serve_forever, daemon=True).start()
     site = f"http://127.0.0.1:{server.server_address[1]}"
     workers.start("worker", "--threads", str(threads))
-    print(f"\nSearch   {site}/\nConsole  {site}/admin/\nLogin    {USERNAME}\nPassword {password}")
+    print(f"\nSearch   {site}/\nConsole  {site}/admin/")
+    print(f"Login    {', '.join(USERS)} or {ADMIN}\nPassword {password}")
     print("\nA worker runs beside the site. Ctrl-C ends both.", flush=True)
     try:
         while True:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from testproject.demo import PERMISSIONS
+from django_localqueue.console.permissions import ROLES
+from testproject.demo import USERS
 from testproject.progress import Counts, Progress
 from tests.integration.demo_tools import (
     WAIT,
@@ -89,18 +90,23 @@ def test_every_good_file_and_member_is_in_the_catalogue(ran: Any) -> None:
     ]
 
 
-def test_the_demo_user_is_staff_with_the_operators_permissions_alone(ran: Any) -> None:
-    assert rows(ran[1], "SELECT username, is_staff, is_superuser FROM auth_user") == [
-        ("operator", 1, 0)
+def test_each_demo_user_is_staff_with_the_permissions_of_one_role(ran: Any) -> None:
+    assert rows(ran[1], "SELECT username, is_staff, is_superuser FROM auth_user ORDER BY 1") == [
+        ("admin", 1, 1),
+        ("developer", 1, 0),
+        ("operator", 1, 0),
+        ("viewer", 1, 0),
     ]
+    assert rows(ran[1], "SELECT 1 FROM auth_user_user_permissions") == []
     granted = rows(
         ran[1],
-        "SELECT app_label, codename FROM auth_user_user_permissions u"
-        " JOIN auth_permission p ON p.id = u.permission_id"
-        " JOIN django_content_type c ON c.id = p.content_type_id",
+        "SELECT u.username, p.codename FROM auth_user u"
+        " JOIN auth_user_groups g ON g.user_id = u.id"
+        " JOIN auth_group_permissions gp ON gp.group_id = g.group_id"
+        " JOIN auth_permission p ON p.id = gp.permission_id",
     )
     assert set(granted) == {
-        (label, codename) for label, codenames in PERMISSIONS.items() for codename in codenames
+        (user, codename) for user, role in USERS.items() for codename in (*ROLES[role], "view_file")
     }
 
 
