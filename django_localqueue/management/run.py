@@ -102,7 +102,7 @@ def _work(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
         health.stopping = worker.state == "stopping"
         if file is not None:
             file.touch()
-        if watch is not None and not changed and watch.changed():
+        if watch is not None and worker.state != "stopping" and watch.changed():
             changed.append(True)
             worker.stop()
 
@@ -116,7 +116,7 @@ def _work(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
         if file is not None:
             stack.callback(file.remove)
         on_start()
-        return End(worker.run(), bool(changed))
+        return End(worker.run(), bool(changed) and not worker.was_told)
 
 
 def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
@@ -126,7 +126,7 @@ def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) ->
         health.stopping = supervisor.stopping
         if file is not None:
             file.touch()
-        if watch is not None and not changed and watch.changed():
+        if watch is not None and not supervisor.stopping and watch.changed():
             changed.append(True)
             supervisor.stop()
 
@@ -154,7 +154,7 @@ def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) ->
         if file is not None:
             stack.callback(file.remove)
         on_start()
-        return End(supervisor.run(), bool(changed))
+        return End(supervisor.run(), bool(changed) and not supervisor.was_told)
 
 
 def _refuse_a_taken_name(plan: Plan) -> None:

@@ -94,6 +94,7 @@ class Supervisor:
         self._signals: deque[int] = deque()
         self._past = Counts()
         self._stop_began: float | None = None
+        self._told_at: float | None = None
         self._stop = threading.Event()
         self._forced = False
         self._killed_at: float | None = None
@@ -113,6 +114,11 @@ class Supervisor:
     def stopping(self) -> bool:
         """Whether it stops."""
         return self._stop_began is not None
+
+    @property
+    def was_told(self) -> bool:
+        """Whether a signal asked it to stop."""
+        return self._told_at is not None
 
     def pids(self) -> list[int]:
         """Return the ids of the processes that run."""
@@ -338,12 +344,15 @@ class Supervisor:
         if number in signals.IGNORED:
             logger.warning("Received %s, which is ignored; restart the worker to reload it.", name)
         elif number in signals.STOP | signals.STOP_NOW:
-            late = time.monotonic() - (self._stop_began or 0) >= SECOND_SIGNAL_AFTER
-            if self._stop_began is None:
+            now = time.monotonic()
+            if self._told_at is None:  # it may be stopping for another reason already
+                self._told_at = now
+                if self._stop_began is not None:
+                    logger.info("Received %s while stopping already.", name)
                 self._begin_stop(f"received {name}", number)
-                if number in signals.STOP_NOW:
-                    self._force(name)
-            elif number in signals.STOP_NOW or late:
+            elif now - self._told_at >= SECOND_SIGNAL_AFTER:
+                self._force(name)
+            if number in signals.STOP_NOW:
                 self._force(name)
         else:
             self._send(number, apart=STACKS_APART if number in signals.STACKS else 0)

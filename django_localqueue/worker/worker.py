@@ -133,6 +133,7 @@ class Worker:
         self._heartbeat: Heartbeat | None = None
         self._reporter: Reporter | None = None
         self._stop_began: float | None = None
+        self._told_at: float | None = None
         self._forced = False
         self._quiet = False
         self._limit: str | None = None
@@ -143,6 +144,11 @@ class Worker:
         if self._stop_began is not None:
             return "stopping"
         return "quiet" if self._quiet else "running"
+
+    @property
+    def was_told(self) -> bool:
+        """Whether a signal asked it to stop."""
+        return self._told_at is not None
 
     def alive_at(self) -> float:
         """Return when it was last seen to renew leases, monotonic; 0 before it runs."""
@@ -161,7 +167,7 @@ class Worker:
         go on, USR1 shows all stacks, HUP is ignored.
         """
         began = time.monotonic()
-        self._stop_began = self._limit = None
+        self._stop_began = self._told_at = self._limit = None
         self._forced = self._quiet = False
         self._claimers = self._make_claimers()
         heartbeat = self._heartbeat = Heartbeat(
@@ -308,12 +314,13 @@ class Worker:
             self._be_quiet(number in signals.QUIET, f"received {name}")
         elif number in signals.IGNORED:
             logger.warning("Received %s, which is ignored; restart the worker to reload it.", name)
-        elif self._stop_began is None:
+        elif self._told_at is None:  # it may be stopping for another reason already
+            self._told_at = time.monotonic()
+            if self._stop_began is not None:
+                logger.info("Received %s while stopping already.", name)
             self._begin_stop(f"received {name}")
             self._forced = number in signals.STOP_NOW
-        elif (
-            number in signals.STOP_NOW or time.monotonic() - self._stop_began >= SECOND_SIGNAL_AFTER
-        ):
+        elif number in signals.STOP_NOW or time.monotonic() - self._told_at >= SECOND_SIGNAL_AFTER:
             logger.warning("Received %s while stopping.", name)
             self._forced = True
 
