@@ -4,23 +4,32 @@
 for each page as a logged-in superuser, without a network, and prints the median and the worst of
 several answers; then it retries many jobs at once through the console, while a worker in another
 process goes on. It exits with 1 if a page took longer than ``--limit`` milliseconds.
+
+``python -m benchmarks.console --peers [--rows 100000]`` measures pages that the admins of
+django-tasks-db and django-q2 have too, on as many rows in each state, 100 rows a page, one after
+the other on this machine, and prints a table; see ``benchmarks.admins``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks import admins, environment
 
 BASE = "/admin/django_localqueue"
 #: Blocked jobs wait behind this many leads.
 GROUPS = 1_000
+KINDS = ("ready", "delayed", "failed", "acked", "grouped", "processing")
 PAGES = {
     "index": "/admin/",
     "overview": f"{BASE}/queue/",
@@ -36,6 +45,15 @@ PAGES = {
     "failed in a task": f"{BASE}/job/?state=failed&error=ValueError",
     "workers": f"{BASE}/worker/",
     "schedules": f"{BASE}/schedule/",
+}
+#: What is compared with other admins; ``benchmarks.admins`` has their addresses.
+COMPARED = {
+    "failed": f"{BASE}/job/?state=failed&per=100",
+    "waiting": f"{BASE}/job/?state=ready&per=100",
+    "done": f"{BASE}/job/?state=acked&per=100",
+    "page 100 of failed": f"{BASE}/job/?state=failed&per=100&after={{after}}",
+    "search in failed": f"{BASE}/job/?state=failed&per=100&text=such",
+    "a failed job": f"{BASE}/job/default_2F{{id}}/change/",
 }
 #: Takes jobs and acks them until it is ended; then prints how many, and the slowest in seconds.
 WORKER = """
@@ -60,13 +78,12 @@ finally:
 """
 
 
-def fill(store: Path, rows: int) -> None:
+def fill(store: Path, rows: int, kinds: Sequence[str] = KINDS) -> None:
     """Make a store with so many jobs in each state; the groups of failures as the engine counts."""
     import sqlite3
 
     from benchmarks.fill import fill as fill_states
 
-    kinds = ("ready", "delayed", "failed", "acked", "grouped", "processing")
     fill_states(store.parent, dict.fromkeys(kinds, rows), groups=GROUPS)
     db = sqlite3.connect(store / "localqueue.db", isolation_level=None)
     db.execute("BEGIN")
@@ -155,6 +172,42 @@ def retry(client: Any, store: Path, number: int) -> str:
     )
 
 
+def compare(rows: int, rounds: int) -> None:
+    """Print a table of our pages and those of other admins, on the same rows."""
+    found: dict[str, dict[str, list[float]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        fill(store, rows, ("ready", "failed", "acked", "processing"))
+        client = set_up(store)
+        from django_localqueue import queues
+
+        after, id = None, ""
+        for _ in range(99):  # pages of 100 are behind page 100
+            page = queues["default"].list(limit=100, after=after)
+            after, id = page.next, page.records[0].id
+        assert after is not None, "--peers needs 10,000 rows at least"
+        found["here"] = {
+            name: list(
+                measure(client, address.format(after=f"{after[0]}-{after[1]}", id=id), rounds)
+            )
+            for name, address in COMPARED.items()
+        }
+        queues.close_all()
+    for peer in admins.FILLS:
+        with tempfile.TemporaryDirectory() as folder:
+            python = environment.peers_python(environment.ADMIN_PEERS)
+            command = [python, admins.__file__, peer, f"{folder}/db.sqlite3"]
+            done = subprocess.run(
+                [*command, str(rows), str(rounds)], stdout=subprocess.PIPE, text=True, check=True
+            )
+            found[peer] = json.loads(done.stdout)
+    print(f"| {rows:,} rows in each state | {' | '.join(found)} |")
+    print(f"| --- {'| ---: ' * len(found)}|")
+    for name in [*COMPARED, "all"]:
+        cells = [f"{one[name][0]:,.0f} ms" if name in one else "-" for one in found.values()]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
 def main() -> int:
     """Run it; see the module."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -162,7 +215,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--retry", type=int, default=100_000)
     parser.add_argument("--limit", type=float, default=200.0, help="milliseconds a page may take")
+    parser.add_argument("--peers", action="store_true", help="compare with other admins instead")
     options = parser.parse_args()
+    if options.peers:
+        compare(options.rows, options.rounds)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         fill(store, options.rows)

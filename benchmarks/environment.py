@@ -14,17 +14,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(__file__).with_name("peers.txt")
-FOLDER = ROOT / "target" / "benchmark-peers"  # ignored by git
+ADMIN_PEERS = Path(__file__).with_name("admin_peers.txt")
 
 
-def peers_python() -> str:
-    """Return the interpreter of the peers' environment, made where missing or out of date."""
+def peers_python(wanted: Path = PEERS) -> str:
+    """Return the interpreter of an environment with these peers, made where out of date."""
     scripts = "Scripts" if sysconfig.get_platform().startswith("win") else "bin"
-    python = FOLDER / scripts / "python"
-    installed = FOLDER / "installed.txt"
-    if not installed.exists() or installed.read_text() != PEERS.read_text():
+    folder = ROOT / "target" / f"benchmark-{wanted.stem.replace('_', '-')}"  # ignored by git
+    python = folder / scripts / "python"
+    installed = folder / "installed.txt"
+    if not installed.exists() or installed.read_text() != wanted.read_text():
         print("Installing the peers ...", file=sys.stderr)
-        venv.create(FOLDER, clear=True, with_pip=True)
+        venv.create(folder, clear=True, with_pip=True)
         subprocess.run(
             [
                 str(python),
@@ -34,11 +35,11 @@ def peers_python() -> str:
                 "-q",
                 "--disable-pip-version-check",
                 "-r",
-                str(PEERS),
+                str(wanted),
             ],
             check=True,
         )
-        installed.write_text(PEERS.read_text())
+        installed.write_text(wanted.read_text())
     return str(python)
 
 
