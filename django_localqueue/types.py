@@ -33,6 +33,7 @@ REASONS: tuple[Reason, ...] = (
 )
 
 MICROSECONDS = 1_000_000
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MAX_ERROR_MESSAGE = 8_000
 MAX_TRACEBACK = 64_000
 
@@ -42,8 +43,7 @@ def to_datetime(microseconds: int) -> datetime.datetime:
 
     Exact to the microsecond, unlike division by a million as a float.
     """
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return epoch + datetime.timedelta(microseconds=microseconds)
+    return EPOCH + datetime.timedelta(microseconds=microseconds)
 
 
 class JobId(str):

@@ -23,7 +23,10 @@ class PendingJob:
 
     def new_job(self, now: int) -> NewJob:
         """Return the job as it is to be put at ``now``; raises ``InvalidInput``."""
-        job = dict(self.job)
+        job = self.job
+        if self.due is None and "expires" not in job and "unique_seconds" not in job:
+            return NewJob(**job)
+        job = dict(job)
         waited = max(0, now - self.made_at) / MICROSECONDS
         if self.due is not None:
             job["delay"] = max(0.0, (self.due - now) / MICROSECONDS)

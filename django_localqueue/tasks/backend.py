@@ -74,7 +74,8 @@ class LocalQueueBackend(BaseTaskBackend):
             InvalidInput: an option, or the queue, refused it; nothing was stored.
             NotStored: the store could not take it; nothing was stored.
         """
-        return self.enqueue_many([Call(task, args, kwargs)])[0]
+        prepared = self._prepare(task, args, kwargs)
+        return self._send((prepared,), *self._transaction_of(prepared))[0]
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[TaskResult[Any, Any]]:
         """Put many calls, those of one queue in one transaction; results in their order.
@@ -86,8 +87,6 @@ class LocalQueueBackend(BaseTaskBackend):
             queue may be stored when a later one can't be.
         """
         prepared = [self._prepare(*one) for one in calls]
-        if len(prepared) == 1:
-            return list(self._send(prepared, *self._transaction_of(prepared[0])))
         found: dict[int, TaskResult[Any, Any]] = {}
         batches: dict[tuple[str, str | None, bool], list[tuple[int, Prepared]]] = {}
         for index, one in enumerate(prepared):
@@ -135,7 +134,7 @@ class LocalQueueBackend(BaseTaskBackend):
 
     def _send(
         self, prepared: Sequence[Prepared], database: str | None, outbox: bool
-    ) -> Sequence[TaskResult[Any, Any]]:
+    ) -> Sequence[LocalTaskResult]:
         """Put calls of one queue, now or when their transaction is committed."""
         if database is None:
             return self._put(prepared)
@@ -152,14 +151,15 @@ class LocalQueueBackend(BaseTaskBackend):
             transaction.on_commit(partial(self._put, prepared), using=database)
         return [one.result for one in prepared]
 
-    def _put(self, prepared: Sequence[Prepared]) -> Sequence[TaskResult[Any, Any]]:
+    def _put(self, prepared: Sequence[Prepared]) -> Sequence[LocalTaskResult]:
         queue = queues[prepared[0].alias]
         now = queue.now()
         ids = queue.put_many([one.pending.new_job(now) for one in prepared])
         sent = []
         for one, id in zip(prepared, ids, strict=True):
             if id.created:
-                results.set_fields(one.result, enqueued_at=results.when(one.pending.made_at))
+                if one.result.enqueued_at is None:
+                    results.set_fields(one.result, enqueued_at=results.when(one.pending.made_at))
                 self._tell_enqueued(one.result)
                 sent.append(one.result)
             else:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+import sys
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -101,23 +101,27 @@ def new_id() -> str:
     """Return a new UUID, version 7: ordered by time, to a fraction of a microsecond."""
     milliseconds, rest = divmod(time.time_ns(), 1_000_000)
     fraction = rest * 4096 // 1_000_000
-    value = milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
-    return str(uuid.UUID(int=value))
+    random = int.from_bytes(os.urandom(8)) >> 2
+    text = f"{milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | random:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def check_name(task: Task[Any, Any]) -> None:
     """Refuse a task that a worker would not find by its name."""
+    function = task.func
     path = task.module_path
-    if task.func.__module__ == "__main__":
+    if function.__module__ == "__main__":
         raise InvalidTask(
             f"The task {path} is defined in the script that is run, where a worker can't import"
             " it; move it into a module."
         )
+    if getattr(sys.modules.get(function.__module__), function.__qualname__, None) is task:
+        return
     try:
         found = results.find_task(path)
     except Exception as error:
         raise InvalidTask(f"A worker can't import the task {path}: {error}") from error
-    if found.func is not task.func:
+    if found.func is not function:
         raise InvalidTask(
             f"The name {path} is another task than the one enqueued; a worker would run the wrong"
             " one."

@@ -209,9 +209,7 @@ def key_for(template: str, function: Callable[..., Any], args: Any, kwargs: Any)
     if "{" not in template:
         return template
     try:
-        bound = inspect.signature(getattr(function, ORIGINAL, function)).bind_partial(
-            *args, **kwargs
-        )
+        bound = _signature(getattr(function, ORIGINAL, function)).bind_partial(*args, **kwargs)
         bound.apply_defaults()
         return template.format(**bound.arguments)
     except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
@@ -219,6 +217,9 @@ def key_for(template: str, function: Callable[..., Any], args: Any, kwargs: Any)
             f"The unique key {template!r} of {function.__qualname__} can't be made from its"
             f" arguments: {error!r}."
         ) from None
+
+
+_signature = functools.lru_cache(inspect.signature)
 
 
 def _exceptions(value: Any, name: str) -> Exceptions:
