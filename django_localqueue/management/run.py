@@ -21,7 +21,6 @@ from django_localqueue.worker.executor import Executor
 from django_localqueue.worker.health import Health, HealthFile, HealthServer
 from django_localqueue.worker.limits import Limits
 from django_localqueue.worker.names import default_name
-from django_localqueue.worker.supervisor import Supervisor
 
 logger = logging.getLogger("django_localqueue.worker")
 
@@ -120,6 +119,8 @@ def _work(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
 
 
 def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
+    from django_localqueue.worker.supervisor import Supervisor  # one worker alone needs none
+
     changed: list[bool] = []
 
     def on_tick() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from importlib.metadata import PackageNotFoundError, version
+import sys
 
 
 def default_name() -> str:
@@ -15,6 +15,11 @@ def default_name() -> str:
 
 def package_version() -> str:
     """Return this package's version, empty where it isn't installed."""
+    engine = sys.modules.get("django_localqueue._native")
+    if engine is not None:  # of the same version, and metadata would take 0.8 MB
+        return str(engine.__version__)
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("django-localqueue")
     except PackageNotFoundError:
