@@ -178,11 +178,12 @@ def _of_settings() -> Iterator[Declared]:
 
 def _job_options(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of each job beside its payload and ids: what ``job_options`` say."""
-    from django_localqueue.tasks.calls import prepare
+    from django_localqueue.tasks.calls import check_name, prepare
     from django_localqueue.tasks.compat import InvalidTask
 
     defaults = task.get_backend().settings.job_options
     try:
+        check_name(task)
         prepared = prepare(task.backend, defaults, task, tuple(args), dict(kwargs))
     except (InvalidTask, TypeError, ValueError) as error:
         raise InvalidInput(f"Its task can't be enqueued: {error}") from error

@@ -19,7 +19,7 @@ from django_localqueue.exceptions import InvalidInput, JobNotFound
 from django_localqueue.outbox import mover
 from django_localqueue.queues import queues
 from django_localqueue.tasks import results, settings
-from django_localqueue.tasks.calls import Call, Prepared, prepare
+from django_localqueue.tasks.calls import Call, Prepared, check_name, is_at_its_name, prepare
 from django_localqueue.tasks.compat import (
     BaseTaskBackend,
     Task,
@@ -48,6 +48,9 @@ class LocalQueueBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         self._has_queues = "QUEUES" in params
         self._queues: set[str] = set()
+        #: Tasks that passed the checks while ``_passed_for`` were the queues, by identity.
+        self._passed: dict[int, Task[Any, Any]] = {}
+        self._passed_for: object = None
         super().__init__(alias, params)
         self.settings, self.problems = settings.parsed(alias, params)
 
@@ -104,11 +107,24 @@ class LocalQueueBackend(BaseTaskBackend):
     def _prepare(self, task: Task[Any, Any], args: Any, kwargs: Any) -> Prepared:
         for problem in self.problems:
             raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
-        self.validate_task(task)
+        self._check_task(task)
         prepared = prepare(self.alias, self.settings.job_options, task, args, kwargs)
         if self.settings.tracing:
             import_module("django_localqueue.tasks.tracing").inject(prepared)
         return prepared
+
+    def _check_task(self, task: Task[Any, Any]) -> None:
+        """Refuse a task that no worker can run. One that stands in its module is checked once."""
+        known = conf.queue_settings()
+        if self._passed_for is not known:
+            self._passed, self._passed_for = {}, known
+        stands = is_at_its_name(task)
+        if stands and self._passed.get(id(task)) is task:
+            return
+        self.validate_task(task)
+        check_name(task)
+        if stands:
+            self._passed[id(task)] = task
 
     def _transaction_of(self, prepared: Prepared) -> tuple[str | None, bool]:
         """Return the database whose transaction the call waits for, if any, and if by outbox."""

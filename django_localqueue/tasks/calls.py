@@ -46,14 +46,12 @@ def prepare(
     args: Any,
     kwargs: Any,
 ) -> Prepared:
-    """Check a call and make its job; nothing is stored yet.
+    """Check the arguments of a call and make its job; nothing is stored yet.
 
     Raises:
-        InvalidTask: the task can't be run by a worker.
         TypeError, ValueError: JSON can't carry an argument.
         InvalidInput: an option was refused.
     """
-    check_name(task)
     said = options.NOTHING
     if options.KEYWORD in kwargs:
         kwargs = dict(kwargs)
@@ -106,6 +104,12 @@ def new_id() -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def is_at_its_name(task: Task[Any, Any]) -> bool:
+    """Whether the task itself, not a variant of it, is what its module has under its name."""
+    function = task.func
+    return getattr(sys.modules.get(function.__module__), function.__name__, None) is task
+
+
 def check_name(task: Task[Any, Any]) -> None:
     """Refuse a task that a worker would not find by its name."""
     function = task.func
@@ -115,8 +119,6 @@ def check_name(task: Task[Any, Any]) -> None:
             f"The task {path} is defined in the script that is run, where a worker can't import"
             " it; move it into a module."
         )
-    if getattr(sys.modules.get(function.__module__), function.__qualname__, None) is task:
-        return
     try:
         found = results.find_task(path)
     except Exception as error:

@@ -153,6 +153,20 @@ def test_a_task_that_a_worker_would_not_find_is_refused() -> None:
         first_replaced.enqueue()
 
 
+def test_a_task_that_passed_is_checked_again_where_its_name_or_the_queues_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = send.enqueue("ann@example.org").task
+    with monkeypatch.context() as changed:
+        changed.setattr(task_samples, "send", add)
+        with pytest.raises(InvalidTask, match="not a task"):
+            known.enqueue("ann@example.org")
+    only_default = override_settings(LOCALQUEUE={"default": {}})
+    with only_default, pytest.raises(InvalidTask, match="'emails'"):
+        known.enqueue("ann@example.org")
+    assert known.enqueue("ann@example.org").status == TaskResultStatus.READY
+
+
 def test_a_queue_that_is_no_alias_is_refused() -> None:
     with pytest.raises(InvalidTask, match="'nowhere'"):
         add.using(queue_name="nowhere")
