@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.worker.throttle import Throttle
@@ -48,13 +48,16 @@ class Reclaim(Chore):
         self._queues = queues
 
     def run(self, worker: str, ended: threading.Event) -> float:
-        for queue in self._queues:
-            taken = queue.reclaim_from_dead()
-            if taken:
-                logger.warning(
-                    "Took %d jobs of %s back from workers that are dead.", taken, queue.name
-                )
+        take_back_from_dead(self._queues)
         return RECLAIM_INTERVAL
+
+
+def take_back_from_dead(queues: Iterable[BaseQueue]) -> None:
+    """Give back the jobs of workers whose death is seen, and log it."""
+    for queue in queues:
+        taken = queue.reclaim_from_dead()
+        if taken:
+            logger.warning("Took %d jobs of %s back from workers that are dead.", taken, queue.name)
 
 
 class Prune(Chore):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from django_localqueue.exceptions import LocalQueueError
 from django_localqueue.records import RunningJob, WorkerCommand, WorkerRecord, WorkerState
 from django_localqueue.types import MICROSECONDS
+from django_localqueue.worker.chores import take_back_from_dead
 from django_localqueue.worker.claimer import Claimer
 from django_localqueue.worker.limits import rss
 from django_localqueue.worker.throttle import Throttle
@@ -98,6 +99,9 @@ class Reporter:
         every = BUSY if claimer.running() else IDLE
         if at is not None and now - at < every and told == state and not asked:
             return
+        if at is None:
+            # A dead predecessor of the same name looks alive from the first report on.
+            take_back_from_dead(claimer.queues)
         command = claimer.store.report_worker(self._of(claimer, state, at is None))
         self._told[index] = now, state
         if command is not None:

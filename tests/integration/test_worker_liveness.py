@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from django_localqueue import SQLiteQueue
+from django_localqueue import SQLiteQueue, Worker
 from django_localqueue.records import WorkerRecord
 from tests.contract.processes import Processes
 
@@ -82,6 +82,17 @@ def test_a_successor_of_the_same_name_is_alive(processes: Processes, queue: SQLi
     second = processes.start(REPORT + THEN_WAIT, "a")
     second.hear()
     assert alive(queue) == {"a": True}
+
+
+def test_a_worker_takes_back_the_jobs_of_a_dead_one_of_its_own_name(
+    processes: Processes, queue: SQLiteQueue
+) -> None:
+    queue.put_many([1, 2, 3])
+    first = processes.start(REPORT + THEN_WAIT, "a")
+    assert first.hear() == 3
+    first.kill()
+    summary = Worker(queue, lambda job: None, name="a", burst=True).run()
+    assert summary.done == 3
 
 
 def test_workers_of_one_process_are_all_alive(queue: SQLiteQueue, tmp_path: Path) -> None:
