@@ -15,4 +15,6 @@ class LocalQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_localqueue import checks  # noqa: F401
+        from django_localqueue import checks
+
+        checks.register_those_of_tasks()

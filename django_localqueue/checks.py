@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +28,7 @@ from django_localqueue.queues import arguments, backend_class
 TAG = "localqueue"
 FILES_TAG = "localqueue_files"
 TASK_BACKEND = "django_localqueue.tasks.LocalQueueBackend"
+TASK_BACKENDS = (TASK_BACKEND, "django_localqueue.tasks.backend.LocalQueueBackend")
 MOUNTS = "/proc/self/mountinfo"
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -167,11 +169,30 @@ def check_durability(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 
 @register(TAG, FILES_TAG)
 def check_locations(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
-    """Folders that can't be used, or should not be (E001, E007, W001, W002)."""
+    """Folders that can't be used, or should not be (E001, E007, W001, W002, W012)."""
     messages: list[CheckMessage] = []
     databases = conf.database_files()
-    for alias, folder in _folders():
+    for alias, given, folder in _folders():
         where = f"LOCALQUEUE[{alias!r}]['LOCATION']"
+        if "://" in given:
+            messages.append(
+                Error(
+                    f"{where} is a URL, and SQLiteQueue keeps its file in a folder.",
+                    hint="Name a folder, for instance BASE_DIR / 'localqueue'; for an rqlite"
+                    f" cluster set BACKEND to '{conf.RQLITE_BACKEND}'.",
+                    id="django_localqueue.E001",
+                )
+            )
+            continue
+        if not os.path.isabs(given):
+            messages.append(
+                Warning(
+                    f"{where} is {given!r}, which is relative: each process takes it from the"
+                    " folder that it was started in, so web and worker may use two queues.",
+                    hint=f"Give the whole path, for instance BASE_DIR / {given!r}.",
+                    id="django_localqueue.W012",
+                )
+            )
         problem = _unusable(folder)
         if problem:
             messages.append(
@@ -217,16 +238,25 @@ def check_locations(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 
 @register(TAG)
 def check_tasks(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
-    """Whether tasks reach the queue, and safely (E005, W003, W004, W007).
+    """Whether tasks reach the queue, and safely (E005, E008, W003, W004, W007).
 
     That QUEUES names aliases which LOCALQUEUE has is the task backend's check (E009).
     """
     ours = {
         alias: entry
         for alias, entry in conf.tasks().items()
-        if entry.get("BACKEND") == TASK_BACKEND
+        if entry.get("BACKEND") in TASK_BACKENDS
     }
-    messages: list[CheckMessage] = []
+    messages: list[CheckMessage] = [
+        Error(
+            f"TASKS[{alias!r}]['BACKEND'] is {path!r}, which isn't there.",
+            hint=f"Set it to '{TASK_BACKEND}'.",
+            id="django_localqueue.E008",
+        )
+        for alias, entry in conf.tasks().items()
+        if str(path := entry.get("BACKEND")).startswith("django_localqueue.")
+        and path not in TASK_BACKENDS
+    ]
     if ours and find_spec("django.tasks") is None:
         if find_spec("django_tasks") is None:
             hint = "Install it: pip install 'django-localqueue[tasks]', or use Django 6.0 or later."
@@ -358,6 +388,17 @@ def _node_mend(node: str, error: LocalQueueError) -> str:
     )
 
 
+def register_those_of_tasks() -> None:
+    """Have Django ask the task backends too (E009, E020, E021), where one of them is ours.
+
+    It registers that check when ``django.tasks`` is imported, which ``check`` by itself doesn't
+    do. The backport's app does it for its own.
+    """
+    ours = any(entry.get("BACKEND") in TASK_BACKENDS for entry in conf.tasks().values())
+    if ours and find_spec("django.tasks") is not None:
+        import_module("django.tasks.checks")
+
+
 def _all() -> list[conf.QueueSettings]:
     return list(conf.queue_settings().values())
 
@@ -406,8 +447,8 @@ def _handler_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:
         yield conf.Problem("E008", f"{where}, which can't be called.", hint)
 
 
-def _folders() -> Iterator[tuple[str, str]]:
-    """Return each folder once, with the first alias that has it."""
+def _folders() -> Iterator[tuple[str, str, str]]:
+    """Return each folder once: the first alias that has it, LOCATION as given, the real path."""
     seen = set()
     for queue in _all():
         location = queue.location
@@ -415,10 +456,11 @@ def _folders() -> Iterator[tuple[str, str]]:
             continue
         if not isinstance(location, (str, os.PathLike)) or location == conf.IN_MEMORY:
             continue
-        folder = os.path.realpath(os.fspath(location))
+        given = os.fspath(location)
+        folder = os.path.realpath(given)
         if folder not in seen:
             seen.add(folder)
-            yield queue.alias, folder
+            yield queue.alias, given, folder
 
 
 def _unusable(folder: str) -> tuple[str, str] | None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,22 @@ def test_e004_looks_at_the_default_lease_too(settings: Any, folder: Path) -> Non
     settings.LOCALQUEUE_WORKER = {"HEARTBEAT_INTERVAL": 60}
     with one_queue(folder):
         assert "a lease of 60 seconds" in run()["E004"].msg
+
+
+def test_a_backend_of_tasks_that_is_not_there_is_named(settings: Any, folder: Path) -> None:
+    settings.TASKS = {"default": {"BACKEND": "django_localqueue.LocalQueueBackend"}}
+    with one_queue(folder):
+        message = run()["E008"]
+    assert "'django_localqueue.LocalQueueBackend', which isn't there" in message.msg
+    assert TASKS["default"]["BACKEND"] in str(message.hint)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:4001", "redis://127.0.0.1/0"])
+def test_a_url_in_place_of_a_folder_is_told_of(url: str) -> None:
+    with one_queue(url):
+        message = run()["E001"]
+    assert "is a URL" in message.msg
+    assert conf.RQLITE_BACKEND in str(message.hint)
 
 
 # ---- E005
@@ -505,6 +522,40 @@ def test_a_process_that_starts_loads_neither_the_worker_nor_rqlite_for_them() ->
     loaded = done.stdout.split()
     assert "django_localqueue.checks" in loaded
     assert not [name for name in loaded if re.search(r"\.(worker|rqlite|transports)\b", name)]
+
+
+def test_w012_a_relative_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with one_queue("queue"):
+        message = run()["W012"]
+    assert "two queues" in message.msg
+    assert "BASE_DIR / 'queue'" in str(message.hint)
+    with one_queue(tmp_path / "queue"):
+        assert "W012" not in run()
+
+
+def test_the_backend_of_tasks_is_asked_in_a_process_that_imports_no_task(tmp_path: Path) -> None:
+    backport = [] if find_spec("django.tasks") else ["django_tasks"]
+    tasks = {"default": {**TASKS["default"], "OPTIONS": {"outbox": True, "outbx": 1}}}
+    code = f"""
+import django
+from django.conf import settings
+from django.core.management import call_command
+
+settings.configure(
+    INSTALLED_APPS=["django_localqueue", *{backport}],
+    LOCALQUEUE={{"default": {{"LOCATION": {str(tmp_path / "queue")!r}}}}},
+    LOCALQUEUE_CONSOLE={{"AUTO_REGISTER": False}},
+    TASKS={tasks!r},
+)
+django.setup()
+call_command("check")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "E020" in done.stderr
+    assert "E021" in done.stderr
 
 
 def test_a_check_can_be_silenced(settings: Any, folder: Path) -> None:
