@@ -61,6 +61,12 @@ def in_row(error: ErrorRecord | None) -> str:
     return in_line(": ".join(part for part in (error.error_class, error.message) if part))
 
 
+def short(place: str) -> str:
+    """Return a place with no more of its path than tells it from others."""
+    parts = place.replace("\\", "/").split("/")
+    return place if len(parts) <= 3 else f"…/{'/'.join(parts[-2:])}"
+
+
 def in_line(text: str) -> str:
     """Return a text on one line, cut to fit a row."""
     text = " ".join(text[: MAX_ERROR_IN_ROW * 4].split())

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_localqueue.console.stores import error_in_words
 from django_localqueue.types import REASONS, JobFilter, Reason, State
 
 PAGE_SIZES = (25, 50, 100)
@@ -166,10 +167,11 @@ class FilterForm(forms.Form):
         """Return the filter in words, a line for each part that narrows it."""
         data = self.cleaned_data
         lines = [f"{_('Queue')}: {', '.join(self.chosen())}"]
-        for name in ("text", "task", "error", "attempts", "group", "id", "failure"):
+        if data["failure"]:
+            lines.append(f"{_('Error')}: {error_in_words(self.chosen(), data['failure'])}")
+        for name in ("text", "task", "error", "attempts", "group", "id", "args"):
             if data[name]:
-                label = self.fields[name].label or _("Error group")
-                lines.append(f"{label}: “{data[name]}”")
+                lines.append(f"{self.fields[name].label}: “{data[name]}”")
         if data["reason"]:
             lines.append(f"{_('Reason')}: {REASON_LABELS[data['reason']]}")
         for name in ("since", "until"):

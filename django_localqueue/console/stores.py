@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.conf import console
+from django_localqueue.console.display import short
 from django_localqueue.exceptions import LocalQueueError, StoreUnavailable
 from django_localqueue.queues import queues
 from django_localqueue.transports.patience import at_most
@@ -211,6 +212,15 @@ def merged_page(
     if bound is None:
         return MergedPage(shown, None, unreadable)
     return MergedPage(shown, Cursor(*bound), unreadable, partial=len(shown) < limit)
+
+
+def error_in_words(names: Sequence[str], failure: str) -> str:
+    """Return class, place and task of a group of failures; its key where it has no jobs."""
+    for _alias, record in merged_page(names, JobFilter("failed", failure=failure), 1, None).records:
+        error = record.error
+        words = (error.error_class, short(error.place), record.task) if error else (record.task,)
+        return ", ".join(word for word in words if word)
+    return f"#{failure}"
 
 
 def search(names: Sequence[str], filter: JobFilter, limit: int, after: Cursor | None) -> MergedPage:

@@ -158,23 +158,42 @@ def test_every_page_reads_from_right_to_left(theme, settings, pages, open_page, 
     assert too_wide == []
 
 
-def test_a_job_is_found_retried_and_seen_to_run_from_the_index_alone(pages, open_page):
-    """As somebody does it who never saw the console."""
+def run_all():
+    """Do what a worker does with all that is ready."""
+    for job in queues["default"].get_many(10):
+        queues["default"].ack(job)
+
+
+def test_a_job_is_found_mended_retried_and_seen_to_run_from_the_index_alone(
+    settings, pages, open_page
+):
+    """As somebody does it who never saw the console; the pages read themselves again."""
+    settings.LOCALQUEUE_CONSOLE = {"REFRESH_SECONDS": 1}
     page = open_page()
     page.goto("/admin/")
     page.click("text=See what went wrong")
+    page.wait_for_selector("text=the archive is broken")
     page.click("text=ValueError")
+    assert "ValueError, …/browser/" in page.inner_text(".lq-described")
     page.click("th.lq-id a >> nth=0")
     assert "the archive is broken" in page.inner_text("#lq-last-error")
     page.click("text=Edit arguments")
     page.fill("#lq-payload", '{"args": [9], "kwargs": {"path": "b.zip"}}')
     page.click("text=Save and retry")
     page.wait_for_selector(".messagelist >> text=Retried 1 failed job.")
+    run_all()
+    page.wait_for_selector(".lq-facts bdi:text-is('done')")
     page.click("text=Back to the list")
+    assert page.locator("th.lq-id").count() == 2, "the list is still that of the error"
     page.click("button[value=retry-all]")
     page.click("text=Yes, retry")
     page.wait_for_selector(".messagelist >> text=Retried 2 failed jobs.")
-    assert queues["default"].stats().ready == 3
+    page.click("text=See what runs")
+    done = "tr:has(th a:text-is('default')) td[data-lq-label={}] >> text='{}'"
+    page.wait_for_selector(done.format("Ready", 2))
+    run_all()
+    page.wait_for_selector(done.format("Done", 6))
+    assert queues["default"].stats().failed == 0
 
 
 def test_a_job_is_retried_by_the_keyboard_alone(pages, open_page):

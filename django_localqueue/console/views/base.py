@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.views import View
@@ -57,6 +57,11 @@ class ConsoleView(View):
     def job_url(self, alias: str, id: str) -> str:
         """Return the address of a job's page."""
         return self.url("job_change", quote(make_key(alias, id)))
+
+    def with_list(self, address: str) -> str:
+        """Return the address with the filter of the list that the page was opened from."""
+        query = self.request.GET.get("list", "")
+        return f"{address}?{urlencode({'list': query})}" if query else address
 
     def do_url(self, alias: str, id: str, action: str) -> str:
         """Return the address that retries a job or runs it now, "" for other actions."""

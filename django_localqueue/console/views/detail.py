@@ -112,7 +112,7 @@ class JobView(ConsoleView):
             "original": shown(record.original_payload, record)
             if can_view_payload and record.original_payload is not None
             else None,
-            "edit_url": self.url("job_edit", quote(make_key(alias, record.id)))
+            "edit_url": self.with_list(self.url("job_edit", quote(make_key(alias, record.id))))
             if state in EDITABLE and can_view_payload and may("edit_job")
             else "",
             "next_run": moment(record.due_at) if record.due_at else "",

@@ -62,6 +62,10 @@ class EditJobView(ConsoleView):
     def get(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self.form(self.text(), "")
 
+    def back_url(self) -> str:
+        """Return the address of the job's page."""
+        return self.with_list(self.job_url(self.alias, self.record.id))
+
     def text(self) -> str:
         """Return the payload as the form shows it; "" where it isn't JSON."""
         try:
@@ -73,7 +77,7 @@ class EditJobView(ConsoleView):
         """Answer with the form."""
         serializer = ask(self.alias, lambda queue: queue.serializer)
         blocked = why_not(self.record, serializer)
-        address = self.job_url(self.alias, self.record.id)
+        address = self.back_url()
         context = {
             "job": self.record,
             "text": "" if blocked else text,
@@ -93,7 +97,7 @@ class EditJobView(ConsoleView):
         serializer = ask(self.alias, lambda queue: queue.serializer)
         if blocked := why_not(self.record, serializer):
             messages.error(request, blocked)
-            return HttpResponseRedirect(self.job_url(self.alias, self.record.id))
+            return HttpResponseRedirect(self.back_url())
         if request.POST.get("before", "") != self.record.payload.decode("utf-8", "replace"):
             return self.form(text, _("The payload was changed meanwhile; look at it again."), 409)
         try:
@@ -113,7 +117,7 @@ class EditJobView(ConsoleView):
         self.report(act)
         if is_retried and answer:
             self.retry()
-        return HttpResponseRedirect(self.job_url(self.alias, self.record.id))
+        return HttpResponseRedirect(self.back_url())
 
     def retry(self) -> None:
         """Retry the job that was just edited."""

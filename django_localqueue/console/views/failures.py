@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from django_localqueue.console import charts, permissions
 from django_localqueue.console.acts import NEEDS
-from django_localqueue.console.display import in_line, moment
+from django_localqueue.console.display import in_line, moment, short
 from django_localqueue.console.stores import Unreadable, as_of, ask
 from django_localqueue.console.views.base import APP, ConsoleView
 from django_localqueue.console.views.jobs import button, state_tabs
@@ -21,12 +21,6 @@ from django_localqueue.types import FailureGroup, JobFilter
 GROUPS = 100
 #: How long a page may look for what one job of each group says.
 SAMPLE_SECONDS = 0.25
-
-
-def short(place: str) -> str:
-    """Return a place with no more of its path than tells it from others."""
-    parts = place.replace("\\", "/").split("/")
-    return place if len(parts) <= 3 else f"…/{'/'.join(parts[-2:])}"
 
 
 class ErrorsView(ConsoleView):

@@ -126,6 +126,7 @@ class JobsView(ConsoleView):
         }
         if is_valid:
             context |= self.listing(form, state)
+            context["described"] = form.describe() if context["is_filtered"] else []
         title = _("Dead letters") if state == "failed" else _("Jobs: %s") % STATE_LABELS[state]
         return self.render(title, context, status=200 if is_valid else 400)
 
@@ -159,7 +160,7 @@ class JobsView(ConsoleView):
             "first_url": self.page_url(form, None) if after else "",
             "actions": actions,
             "can_act_on_all": bool(actions) and not needle,
-            "exports": self.exports(form) if can_export and not needle else [],
+            "exports": self.exports(form) if can_export and not needle and page.records else [],
             **({} if needle else self.count(form, chosen)),
         }
 

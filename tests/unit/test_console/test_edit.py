@@ -27,6 +27,17 @@ def form(client, id):
     return {"before": shown.field("before")}
 
 
+def test_the_list_that_a_job_was_opened_from_is_kept_through_editing(fail, page, login):
+    (id,) = fail(1, data={"a": 1})
+    client = login("view_job", "view_job_payload", "edit_job", "retry_job")
+    opened = f"{job_url('default', id)}?list=state%3Dfailed%26text%3Dboom"
+    edit = next(link for link in page(client, opened).links if "/edit/" in link)
+    shown = client.get(edit)
+    assert shown.context["back_url"] == opened
+    fields = {"before": shown.context["before"], "payload": '{"a": 2}', "retry": "1"}
+    assert client.post(edit, fields)["Location"] == opened
+
+
 def test_an_edited_dead_letter_is_retried_with_its_new_arguments(fail, editor):
     (id,) = fail(1, data={"args": [1], "kwargs": {}}, task="shop.send")
     fields = form(editor, id) | {"payload": '{"args": [2], "kwargs": {}}', "retry": "1"}

@@ -183,6 +183,19 @@ def test_a_group_says_what_its_newest_dead_letter_said(fail, viewer, page):
     assert "the older words" not in text
 
 
+def test_the_list_and_the_question_say_which_error_a_group_is(fail, operator, page):
+    fail(2, error=BOOM, task="app.run")
+    (row,) = operator.get(ERRORS).context["rows"]
+    described = "Error: app.Boom, …/shop/app.py:7, app.run"
+    assert described in page(operator, row["url"]).text
+    shown = page(operator, row["url"])
+    fields = {name: shown.field(name) for name in ("filter", "as_of", "next", "state")}
+    response = operator.post(ACT, fields | {"act": "retry-all"})
+    assert described in response.context["plan"].lines
+    confirm(operator, response)
+    assert "No dead letter matches." in page(operator, row["url"]).text
+
+
 def test_the_axis_has_a_label_for_each_equal_part_of_the_chart(settings):
     for span in charts.SPANS.values():
         first, _until, step = charts.steps_until(0, span)
