@@ -141,6 +141,36 @@ def test_a_read_error_is_said_and_passes(tmp_path: Path) -> None:
 
 
 @shim.needed
+def test_a_log_that_cannot_be_given_room_ahead_stores_all_the_same(tmp_path: Path) -> None:
+    shim.run(
+        tmp_path / "store",
+        """
+        import shutil
+        unseen = 0
+        for nth in range(30, 130):
+            queue = SimpleQueue(folder)
+            fail('-wal', WRITE, skip=nth, torn=nth % 2)
+            stored = 0
+            for number in range(40):
+                try:
+                    queue.put(number)
+                except exceptions.NotStored:
+                    continue
+                stored += 1
+            assert heal() > nth
+            assert queue.stats().ready == stored
+            unseen += stored == 40
+            queue.close()
+            queue = SimpleQueue(folder)
+            assert queue.stats().ready == stored
+            queue.close()
+            shutil.rmtree(folder)
+        assert unseen == 1, unseen  # the one write that makes room
+        """,
+    )
+
+
+@shim.needed
 def test_a_worker_waits_out_a_full_disk(tmp_path: Path) -> None:
     shim.run(
         tmp_path / "store",

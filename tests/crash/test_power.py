@@ -43,6 +43,13 @@ class TestFull:
         early = Player(recorded("full"), tmp_path, "full").told()
         assert not early, shown(early)
 
+    def test_the_log_was_given_room_meanwhile(self, recorded: Recorded) -> None:
+        written = [event for event in recorded("full") if event.kind == WRITE]
+        assert any(
+            event.name.endswith("-wal") and len(event.data) > 50_000 and not any(event.data)
+            for event in written
+        )
+
     def test_what_was_acknowledged_survives_a_power_cut(
         self, recorded: Recorded, tmp_path: Path
     ) -> None:

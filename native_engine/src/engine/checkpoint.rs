@@ -17,7 +17,7 @@ use super::store::{Patience, Store, lock};
 use super::wal_index;
 
 /// Pages in the log from which it is checkpointed.
-const LONG: u32 = 4_000;
+pub(super) const LONG: u32 = 4_000;
 /// Pages from which a caller waits until it is: others write faster than the disk takes it.
 const TOO_LONG: u32 = 3 * LONG;
 /// Pages that are few enough to be copied under the lock.
@@ -54,6 +54,11 @@ impl Checkpointer {
         }))
     }
 
+    /// Pages in the log after this process' last commit.
+    pub(super) fn pages(&self) -> u32 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
     pub(super) fn close(&self) {
         *lock(&self.connection) = None;
     }
@@ -74,7 +79,7 @@ impl Store {
     /// A thread of its own does it, so that callers don't wait for the disk, as long as it keeps up.
     pub(super) fn checkpoint_if_long(&self) {
         let checkpointer = &self.checkpointer;
-        let pages = checkpointer.pages.load(Ordering::Relaxed);
+        let pages = checkpointer.pages();
         if pages < LONG {
             checkpointer.due.store(LONG, Ordering::Relaxed);
             return;

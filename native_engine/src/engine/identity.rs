@@ -1,4 +1,7 @@
-//! Which file it is: device and inode.
+//! Which file it is: device and inode. And how long.
+//!
+//! Linux isn't asked for times: whoever asks for them makes the next write store them to the nanosecond, so
+//! each write of the log changed its inode, and each sync was half as long again.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +16,8 @@ pub(super) type Identity = (u64, u64);
 /// The file at `path`.
 pub(super) fn of_path(path: &Path) -> io::Result<Identity> {
     #[cfg(target_os = "linux")]
-    if let Some(found) = asked(&statx(CWD, path, AtFlags::empty(), StatxFlags::INO)) {
-        return found;
+    if let Some(found) = answer(statx(CWD, path, AtFlags::empty(), StatxFlags::INO)) {
+        return found.map(|found| identity_of(&found));
     }
     std::fs::metadata(path).map(|found| identity(&found))
 }
@@ -22,26 +25,33 @@ pub(super) fn of_path(path: &Path) -> io::Result<Identity> {
 /// An open file.
 pub(super) fn of_file(file: &File) -> io::Result<Identity> {
     #[cfg(target_os = "linux")]
-    if let Some(found) = asked(&statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO)) {
-        return found;
+    if let Some(found) = answer(statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO)) {
+        return found.map(|found| identity_of(&found));
     }
     file.metadata().map(|found| identity(&found))
 }
 
-/// What was answered; None where this system can't be asked so.
-///
-/// It isn't asked for the times: whoever asks Linux for them makes the next write store them to the
-/// nanosecond, so each write of the log changed its inode, and each sync was half as long again.
-#[cfg(target_os = "linux")]
-fn asked(found: &rustix::io::Result<rustix::fs::Statx>) -> Option<io::Result<Identity>> {
-    match found {
-        Ok(found) => {
-            let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-            Some(Ok((device, found.stx_ino)))
-        }
-        Err(rustix::io::Errno::NOSYS) => None,
-        Err(error) => Some(Err((*error).into())),
+/// The length of an open file in bytes.
+pub(super) fn size(file: &File) -> io::Result<u64> {
+    #[cfg(target_os = "linux")]
+    if let Some(found) = answer(statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE)) {
+        return found.map(|found| found.stx_size);
     }
+    file.metadata().map(|found| found.len())
+}
+
+/// What was answered; None where this system can't be asked so.
+#[cfg(target_os = "linux")]
+fn answer<T>(found: rustix::io::Result<T>) -> Option<io::Result<T>> {
+    match found {
+        Err(rustix::io::Errno::NOSYS) => None,
+        found => Some(found.map_err(io::Error::from)),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn identity_of(found: &rustix::fs::Statx) -> Identity {
+    (u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor), found.stx_ino)
 }
 
 #[cfg(unix)]

@@ -26,6 +26,7 @@ mod identity;
 mod inspect;
 mod limits;
 mod liveness;
+mod log;
 #[cfg_attr(target_os = "linux", path = "mapping_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "mapping_other.rs")]
 mod mapping;

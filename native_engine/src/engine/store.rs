@@ -245,7 +245,7 @@ impl Store {
         self.counts_after(writer, before);
         match outcome {
             Ok((value, ring, dirty)) => {
-                let number = dirty.then(|| self.syncer.committed());
+                let number = dirty.then(|| self.syncer.committed(self.checkpointer.pages()));
                 failpoint!("transact.committed");
                 drop(process);
                 failpoint!("transact.unlocked");

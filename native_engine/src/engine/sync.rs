@@ -5,41 +5,67 @@
 //! synced is always a prefix of what was committed. Threads share one sync: whoever
 //! comes first syncs for all that committed before it started.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::{self, Thread};
 
 use super::identity;
-use super::store::beside;
+use super::log::Log;
+use super::store::{beside, lock};
 
 /// Syncs the log of one store for its threads.
 pub(super) struct Syncer {
     wal: PathBuf,
     /// There once any process failed to sync the log, until it was checkpointed.
     mark: PathBuf,
+    /// The latest commit that is on the disk; changed under the mutex, read without.
+    synced: AtomicU64,
     state: Mutex<State>,
-    done: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     committed: u64,
-    synced: u64,
+    /// Frames in the log after the latest commit.
+    frames: u32,
     running: bool,
-    log: Option<File>,
+    /// Threads that sleep until the running sync ends, and the commits that they wait for.
+    waiting: Vec<(u64, Thread)>,
+    log: Option<Log>,
     failed: Option<String>,
+}
+
+impl State {
+    /// Whom the end of a sync wakes: all that it covers, and one that syncs for the others.
+    ///
+    /// A thread that is woken looks for itself without the mutex: all at once they would queue for it.
+    fn call(&mut self, covers: u64) -> Vec<Thread> {
+        let all = self.failed.is_some();
+        let is_done = |waiting: &mut (u64, Thread)| all || waiting.0 <= covers;
+        let mut called: Vec<_> = self.waiting.extract_if(.., is_done).collect();
+        if !self.waiting.is_empty() {
+            called.push(self.waiting.remove(0));
+        }
+        called.into_iter().map(|(_, thread)| thread).collect()
+    }
+
+    fn forget(&mut self, thread: &Thread) {
+        self.waiting.retain(|(_, waiting)| waiting.id() != thread.id());
+    }
 }
 
 impl Syncer {
     pub(super) fn new(database: &Path) -> Self {
         let (wal, mark) = (beside(database, "-wal"), beside(database, "-unsynced"));
-        Self { wal, mark, state: Mutex::default(), done: Condvar::new() }
+        Self { wal, mark, synced: AtomicU64::new(0), state: Mutex::default() }
     }
 
-    /// Notes a commit, under the write lock; returns its number for `wait`.
-    pub(super) fn committed(&self) -> u64 {
+    /// Notes a commit, under the write lock, and the `frames` of the log; returns its number for `wait`.
+    pub(super) fn committed(&self, frames: u32) -> u64 {
         let mut state = self.lock();
+        state.frames = frames;
         state.committed += 1;
         state.committed
     }
@@ -53,9 +79,11 @@ impl Syncer {
     ///
     /// The error is the disk's text: the commit stands, and a power cut may undo it.
     pub(super) fn wait(&self, number: u64) -> Result<(), String> {
-        let mut state = self.lock();
+        let me = thread::current();
         loop {
-            if state.synced >= number {
+            let mut state = self.lock();
+            state.forget(&me); // woken for nothing, it is still among them
+            if self.is_synced(number) {
                 return Ok(());
             }
             // After an error the kernel may call unwritten pages clean: a later sync proves nothing.
@@ -63,25 +91,36 @@ impl Syncer {
                 return Err(error.clone());
             }
             if state.running {
-                state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting.push((number, me.clone()));
+                drop(state);
+                thread::park();
+                if self.is_synced(number) {
+                    return Ok(());
+                }
                 continue;
             }
             state.running = true;
-            let covers = state.committed;
+            let (covers, frames) = (state.committed, state.frames);
             let log = state.log.take();
             drop(state);
-            let outcome = self.sync(log);
+            let outcome = self.sync(log, frames);
             state = self.lock();
             state.running = false;
             match outcome {
                 Ok(log) => {
-                    state.synced = covers;
+                    self.synced.fetch_max(covers, Ordering::SeqCst);
                     state.log = Some(log);
                 }
                 Err(error) => state.failed = Some(error.to_string()),
             }
-            self.done.notify_all();
+            let called = state.call(covers);
+            drop(state);
+            called.iter().for_each(Thread::unpark);
         }
+    }
+
+    fn is_synced(&self, number: u64) -> bool {
+        self.synced.load(Ordering::SeqCst) >= number
     }
 
     /// Whether a sync failed, so that the log must be checkpointed before it is trusted again.
@@ -102,7 +141,7 @@ impl Syncer {
     /// Everything committed so far reached the database file itself.
     pub(super) fn checkpointed(&self) {
         let mut state = self.lock();
-        state.synced = state.committed;
+        self.synced.fetch_max(state.committed, Ordering::SeqCst);
         state.failed = None;
         state.log = None;
     }
@@ -112,13 +151,14 @@ impl Syncer {
         self.lock().log = None;
     }
 
-    fn sync(&self, log: Option<File>) -> io::Result<File> {
-        let log = match log {
+    fn sync(&self, log: Option<Log>, frames: u32) -> io::Result<Log> {
+        let mut log = match log {
             Some(log) => log,
-            None => File::open(&self.wal)?,
+            None => Log::open(&self.wal)?,
         };
         failpoint!("sync.opened");
-        log.sync_data()?;
+        log.make_room(frames);
+        log.sync()?;
         failpoint!("sync.synced");
         self.still_the_log(&log)?;
         if self.is_marked() {
@@ -129,8 +169,8 @@ impl Syncer {
     }
 
     /// An older SQLite that closes the file last may unlink a log that is in use.
-    fn still_the_log(&self, log: &File) -> io::Result<()> {
-        let ours = identity::of_file(log)?;
+    fn still_the_log(&self, log: &Log) -> io::Result<()> {
+        let ours = log.identity()?;
         match identity::of_path(&self.wal) {
             Ok(theirs) if ours == theirs => Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -139,6 +179,6 @@ impl Syncer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
