@@ -46,9 +46,14 @@ class Health:
 
 
 class HealthFile:
-    """A file whose time says when the worker was last seen to live."""
+    """A file whose time says when the worker was last seen to live.
+
+    Raises ``OSError`` where it can't be written. What a worker before left there is removed.
+    """
 
     def __init__(self, path: Path, health: Health) -> None:
+        path.touch()
+        path.unlink()
         self._path = path
         self._health = health
         self._next = 0.0
