@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from django.core.management.base import CommandParser
+
 from django_localqueue.worker.options import Kind
 
 
@@ -19,6 +21,22 @@ def argument_type(kind: Kind) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(f"{given!r} can't be: {error}") from None
 
     return parse
+
+
+class MixedParser(CommandParser):
+    """Takes what has no flag also behind flags: ``failed retry --queue emails ID``."""
+
+    _is_mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; see ``ArgumentParser.parse_known_intermixed_args``, which calls this again."""
+        if self._is_mixing:
+            return super().parse_known_args(args, namespace)
+        self._is_mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_mixing = False
 
 
 def add_action(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:

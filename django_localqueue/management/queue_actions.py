@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time as clock
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,20 +80,25 @@ def add_parsers(actions: Any) -> None:
 
 def stats(out: Output, options: Options) -> None:
     """Count jobs."""
-    while True:
-        rows = []
-        for alias in _aliases(options):
-            queue = queues[alias]
-            found = queue.stats()
-            waits = None
-            if found.oldest_ready_at is not None:
-                waits = round((queue.now() - found.oldest_ready_at) / MICROSECONDS, 1)
-            counts = {key: found[key] for key in found if key != "oldest_ready_at"}
-            rows.append({"queue": alias, **counts, "oldest_ready_seconds": waits})
-        out.table(rows, "There are no queues.")
-        if not options["watch"]:
-            return
-        clock.sleep(options["watch"])
+    _count(out, options)
+    if options["watch"]:
+        with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
+            while True:
+                clock.sleep(options["watch"])
+                _count(out, options)
+
+
+def _count(out: Output, options: Options) -> None:
+    rows = []
+    for alias in _aliases(options):
+        queue = queues[alias]
+        found = queue.stats()
+        waits = None
+        if found.oldest_ready_at is not None:
+            waits = round((queue.now() - found.oldest_ready_at) / MICROSECONDS, 1)
+        counts = {key: found[key] for key in found if key != "oldest_ready_at"}
+        rows.append({"queue": alias, **counts, "oldest_ready_seconds": waits})
+    out.table(rows, "There are no queues.")
 
 
 def failed(out: Output, options: Options) -> None:

@@ -86,8 +86,8 @@ class End:
 def run(plan: Plan, on_start: Callable[[], None]) -> End:
     """Run as planned; ``on_start`` is called once everything is at hand.
 
-    Raises ``OSError`` where the health port or file can't be had, ``InvalidInput`` where another live
-    worker has the name.
+    Raises ``OSError`` where the health port or file can't be had, ``InvalidInput`` where
+    another live worker has the name.
     """
     _refuse_a_taken_name(plan)
     watch = Watch(logger.info) if plan.values["reload"] else None

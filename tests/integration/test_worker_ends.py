@@ -47,7 +47,7 @@ def test_a_supervisor_passes_signals_on(site: Site) -> None:
         assert site.queue.lookup(id).state == "ready"
         worker.send(signal.SIGCONT)
         site.wait_until(lambda: states(site) == {"running"}, "both running")
-        site.wait_until(lambda: site.queue.lookup(id).state == "acked", "the job")
+        site.wait_until(lambda id=id: site.queue.lookup(id).state == "acked", "the job")
     worker.send(signal.SIGINT)
     assert worker.wait() == 0
     assert site.queue.workers() == []

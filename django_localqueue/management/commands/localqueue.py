@@ -10,10 +10,11 @@ import sys
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
 
 from django_localqueue.exceptions import InvalidInput, JobNotFound, LocalQueueError, UnknownQueue
 from django_localqueue.management import queue_actions, worker_actions
+from django_localqueue.management.arguments import MixedParser
 from django_localqueue.management.output import NotFound, Output
 
 FOUND, USAGE, STORE = 1, 2, 3
@@ -28,9 +29,18 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        actions = parser.add_subparsers(dest="action", required=True, metavar="action")
+        actions = parser.add_subparsers(
+            dest="action", required=True, metavar="action", parser_class=MixedParser
+        )
         queue_actions.add_parsers(actions)
         worker_actions.add_parsers(actions)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except SystemCheckError as error:
+            error.returncode = USAGE
+            raise
 
     def handle(self, *args: Any, **options: Any) -> None:
         out = Output(self.stdout, as_json=options.get("json", False))
