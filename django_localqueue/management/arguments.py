@@ -44,4 +44,12 @@ def add_action(actions: Any, name: str, run: Any, text: str) -> argparse.Argumen
     parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    # Django's own options are the command's; people give them after the action too. --settings
+    # and --pythonpath were read by Django before.
+    for flag in ("--settings", "--pythonpath"):
+        parser.add_argument(flag, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    for flag in ("--traceback", "--no-color", "--force-color", "--skip-checks"):
+        parser.add_argument(
+            flag, action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
     return parser

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
@@ -33,6 +35,8 @@ def choose_queues(wanted: list[str], excluded: list[str]) -> tuple[list[str], bo
         for alias in (known if all_of_them else dict.fromkeys(wanted))
         if alias not in excluded
     ]
+    if not known:
+        raise InvalidInput("LOCALQUEUE has no queue; add one, for instance 'default'.")
     if not chosen:
         raise InvalidInput("No queue is left to serve; exclude fewer.")
     return chosen, all_of_them
@@ -52,7 +56,8 @@ def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoEx
             discover("tasks")
         except Exception as error:
             raise ImproperlyConfigured(
-                f"The tasks module of an installed app can't be imported: {error!r}."
+                f"{_broken_module(error)} can't be imported: {error!r}. With --traceback more is"
+                " shown."
             ) from error
     handlers: dict[str, Handler] = {}
     for alias in aliases:
@@ -73,6 +78,17 @@ def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoEx
     # What a task's own policy says of an error; without one it fails at once.
     settle_error = getattr(tasks, "settle_error", None)
     return DjangoExecutor(tasks.run_task, _by_store(handlers), settle_error, shared=[task_backends])
+
+
+def _broken_module(error: Exception) -> str:
+    """Return the tasks module that raised this, with the line where that is known."""
+    names = {f"{app.name}.tasks" for app in apps.get_app_configs()}
+    frames = [
+        f"{name}, line {line},"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if (name := frame.f_globals.get("__name__")) in names
+    ]
+    return frames[-1] if frames else "The tasks module of an installed app"
 
 
 def has_tasks() -> bool:

@@ -24,7 +24,10 @@ def pidfile(path: Path) -> Iterator[None]:
     Raises ``PidfileHeld`` where a live process has it, ``OSError`` where it can't be written.
     What a dead process left is taken over.
     """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise OSError(f"The pidfile {path} can't be written: {error.strerror}.") from error
     try:
         if fcntl is not None:
             try:

@@ -59,9 +59,9 @@ def add_parsers(actions: Any) -> None:
     parser.add_argument(
         "--max-age",
         type=argument_type(Number(positive=True)),
-        default=60,
         metavar="SECONDS",
-        help="How old the last report of a worker may be. Default: 60.",
+        help="How old the last report of that worker may be, by default 60. Without --worker:"
+        " each queue has a live worker that reported since.",
     )
 
     parser = add_action(actions, "backup", backup, "Copy a store while it is in use.")
@@ -113,6 +113,12 @@ def failed(out: Output, options: Options) -> None:
     )
     if what == "list":
         records = queue.list(filter, limit=options["limit"]).records
+        missing = set(ids) - {record.id for record in records}
+        if missing and len(ids) <= options["limit"]:
+            raise NotFound(
+                f"The queue {queue.name!r} has no dead letter {', '.join(sorted(missing))};"
+                " another queue is named by --queue."
+            )
         out.table([_row(record) for record in records], "There are no dead letters.")
     elif what == "show":
         if not ids:
@@ -174,26 +180,41 @@ def pause_or_resume(out: Output, options: Options) -> None:
 def check(out: Output, options: Options) -> bool:
     """Check stores and workers; return whether all is well."""
     faults: list[str] = []
-    ages: list[tuple[WorkerRecord, float]] = []
-    for queue in _stores(_aliases(options)):
+    aliases, name, max_age = _aliases(options), options["worker"], options["max_age"]
+    workers: list[tuple[WorkerRecord, str | None]] = []
+    served: set[tuple[str, str]] = set()
+    for queue in _stores(aliases):
         look = getattr(queue, "check", None)
         faults += look() if look is not None else []
-        now = queue.now()
-        ages += [(one, (now - one.seen_at) / MICROSECONDS) for one in queue.workers()]
-    name = options["worker"]
+        for one in queue.workers():
+            fault = _fault_of(one, queue.now(), max_age or 60)
+            workers.append((one, fault))
+            if fault is None:
+                served |= {(queue.store_key, of_one) for of_one in one.queues}
     if name is not None:
-        of_name = [(one, age) for one, age in ages if one.name.partition("/")[0] == name]
-        of_name = of_name or [(one, age) for one, age in ages if one.name == name]
+        of_name = [found for found in workers if found[0].name.partition("/")[0] == name]
+        of_name = of_name or [found for found in workers if found[0].name == name]
         if not of_name:
             faults.append(f"There is no worker {name!r}.")
-        for worker, age in of_name:
-            if worker.alive is False:
-                faults.append(f"The worker {worker.name} is dead.")
-            elif age > options["max_age"]:
-                faults.append(f"The worker {worker.name} was last seen {age:.0f} seconds ago.")
+        faults += [fault for _, fault in of_name if fault is not None]
+    elif max_age is not None:
+        faults += [
+            f"No live worker serves the queue {alias!r}."
+            for alias in aliases
+            if (queues[alias].store_key, queues[alias].name) not in served
+        ]
     well = not faults
     out.say("\n".join(faults) or "All is well.", well=well, faults=faults)
     return well
+
+
+def _fault_of(worker: WorkerRecord, now: int, max_age: float) -> str | None:
+    age = (now - worker.seen_at) / MICROSECONDS
+    if worker.alive is False:
+        return f"The worker {worker.name} is dead."
+    if age > max_age:
+        return f"The worker {worker.name} was last seen {age:.0f} seconds ago."
+    return None
 
 
 def backup(out: Output, options: Options) -> None:

@@ -47,7 +47,11 @@ class Whole(Kind):
     high: int = 1_000_000_000
 
     def parse(self, given: str) -> int:
-        return self.check(int(given))
+        try:
+            number = int(given)
+        except ValueError:
+            raise ValueError("it must be a whole number") from None
+        return self.check(number)
 
     def check(self, value: Any) -> int:
         return whole(value, "it", self.low, self.high)
@@ -60,7 +64,11 @@ class Number(Kind):
     positive: bool = False
 
     def parse(self, given: str) -> float:
-        return self.check(float(given))
+        try:
+            number = float(given)
+        except ValueError:
+            raise ValueError("it must be a number, of seconds where they are meant") from None
+        return self.check(number)
 
     def check(self, value: Any) -> float:
         return seconds(value, "it", positive=self.positive)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +66,22 @@ class TestStats:
         assert code == 2
         assert "nowhere" in message
 
+    def test_options_of_django_may_follow_the_action(self) -> None:
+        arguments = ["localqueue", "stats", "--settings", "tests.settings", "--no-color"]
+        done = subprocess.run(
+            [sys.executable, "-m", "django", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("queue")
+
+    def test_what_is_no_number_is_told_so(self) -> None:
+        _, message = refused("purge", "--older-than", "1d")
+        assert "'1d' can't be: it must be a number" in message
+
 
 class TestFailed:
     def test_it_lists_them_with_their_error(self) -> None:
@@ -77,6 +95,12 @@ class TestFailed:
         shown = answer("failed", "show", id)
         assert "ValueError: no such page" in shown["traceback"]
         assert len(shown["history"]) == 1
+
+    def test_a_queue_named_as_an_id_is_not_taken_for_an_empty_list(self) -> None:
+        fail_one()
+        code, message = refused("failed", "list", "emails")
+        assert code == 1
+        assert "has no dead letter emails; another queue is named by --queue" in message
 
     def test_one_is_retried_by_id(self) -> None:
         id = fail_one()
@@ -171,6 +195,22 @@ class TestCheck:
             run("check", "--worker", "w1")
         assert caught.value.code == 1
         assert "All is well" in run("check", "--worker", "w1", "--max-age", "300")
+
+    def test_with_a_max_age_each_queue_needs_a_live_worker(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        queue = queues["default"]
+        queue.report_worker(WorkerRecord("w1", queues=(queue.name,)))
+        assert answer("check", "default", "--max-age", "60")["well"]
+        with pytest.raises(SystemExit):
+            run("check", "default", "emails", "--max-age", "60")
+        late = queue.now() + 120_000_000
+        for one in queues.all():
+            monkeypatch.setattr(one, "now", lambda: late)
+        with pytest.raises(SystemExit) as caught:
+            run("check", "default", "--max-age", "60")
+        assert caught.value.code == 1
+        assert "All is well" in run("check", "default", "--max-age", "300")
 
 
 class TestSchedule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,6 +240,29 @@ def test_a_tasks_module_that_cant_be_imported_is_a_configuration_error(
 
     monkeypatch.setattr(runqueueworker, "autodiscover_modules", broken)
     assert "shop/tasks.py" in usage_error()
+
+
+def test_the_tasks_module_that_cant_be_imported_is_named_with_its_line(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_shop").mkdir()
+    (tmp_path / "broken_shop" / "__init__.py").touch()
+    (tmp_path / "broken_shop" / "tasks.py").write_text("import json\n\nimport not_there\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "broken_shop"]
+    message = usage_error()
+    assert "broken_shop.tasks, line 3, can't be imported" in message
+    assert "No module named 'not_there'" in message
+
+
+def test_a_pidfile_that_cant_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "worker.pid"
+    assert f"The pidfile {path} can't be written" in usage_error("--pidfile", str(path))
+
+
+def test_without_any_queue_it_says_that_one_is_missing() -> None:
+    with override_settings(LOCALQUEUE={}):
+        assert "LOCALQUEUE has no queue" in usage_error()
 
 
 def test_a_store_that_cant_be_opened_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
