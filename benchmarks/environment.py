@@ -15,6 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(__file__).with_name("peers.txt")
 ADMIN_PEERS = Path(__file__).with_name("admin_peers.txt")
+TASK_PEERS = Path(__file__).with_name("task_peers.txt")
 
 
 def peers_python(wanted: Path = PEERS) -> str:

@@ -76,6 +76,7 @@ def sections(rows: list[dict[str, Any]]) -> dict[str, str]:
         "A store full of jobs in every state": ("at depth", _at_depth),
         "Waking a process that waits": ("waking", _waking),
         "Steady use": ("steady", _steady),
+        "Django tasks": ("tasks", _tasks),
     }
     for title, (section, make) in alone.items():
         part = [row for row in rows if row["section"] == section]
@@ -105,6 +106,45 @@ def _steady(rows: list[dict[str, Any]]) -> list[list[str]]:
             sizes_mb = [f"{sizes[what] / 1e6:.1f}" for what in ("file", "log", "memory")]
             lines.append([f"{number}", *sizes_mb])
     return lines
+
+
+def _tasks(rows: list[dict[str, Any]]) -> list[list[str]]:
+    ours = next((row for row in rows if row["system"] == "ours"), {})
+    lines = [
+        [
+            "system",
+            "enqueues/s",
+            "no-op tasks/s",
+            "ours is x",
+            "one ORM write tasks/s",
+            "ours is x",
+            "wake-up median / worst ms",
+            "idle % of a core",
+            "RSS MiB",
+            "killed worker's task again",
+        ]
+    ]
+    for row in rows:
+        line = [row["system"], _number(row, "enqueues")]
+        for figure in ("noop", "write"):
+            both = figure in ours and figure in row
+            ratio = f"{ours[figure] / row[figure]:.1f}" if both else ""
+            line += [_number(row, figure), ratio]
+        line.append(f"{_number(row, 'wake_median_ms', 2)} / {_number(row, 'wake_worst_ms', 2)}")
+        line += [_number(row, "idle_percent", 2), _number(row, "rss_mib", 1), _again(row)]
+        lines.append(line)
+    return lines
+
+
+def _number(row: dict[str, Any], figure: str, digits: int = 0) -> str:
+    return f"{row[figure]:,.{digits}f}" if figure in row else ""
+
+
+def _again(row: dict[str, Any]) -> str:
+    if "again_seconds" not in row:
+        return ""
+    seconds = row["again_seconds"]
+    return "no" if seconds is None else f"after {seconds:.0f} s"
 
 
 def _one_process(rows: list[dict[str, Any]]) -> list[list[str]]:

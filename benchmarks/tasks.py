@@ -1,268 +1,202 @@
-"""Django tasks on this queue, end to end: enqueued by one process, run by one worker command.
+"""Django tasks end to end, on this queue and beside other task systems.
 
-    python -m benchmarks.tasks [--n 5000] [--threads N] [--processes N] [--idle 20] [--folder DIR]
+    python -m benchmarks.tasks                        # this queue alone, about a minute
+    python -m benchmarks.tasks --systems all --json benchmarks/results/tasks.json
 
-Each figure is of a small project of its own in a fresh folder, durable, the worker at its
-defaults unless told otherwise. The task writes the time at which it runs to a file, 16 bytes.
-Printed: enqueues a second; tasks a second, from the first task's start to the last's, for a
-task that does no more, and for one that also stores a row in the project's SQLite database;
-milliseconds from enqueue to start in an idle worker, median and worst of 20; processor time
-and memory of the idle worker.
+One process enqueues, then one worker command runs, at its defaults. Each figure is of a small
+project of its own in a fresh folder; the task writes the time at which it runs to a file, 16
+bytes. Printed as Markdown: enqueues a second; tasks a second, from the first task's start to the
+last's, for a task that does no more and for one that also stores a row in the project's SQLite
+database; milliseconds from enqueue to start in an idle worker, median and worst of 20; processor
+time and memory of the idle worker, children included; whether the task of a killed worker runs
+again in a new one.
+
+The peers are installed, at pinned versions, below ``target/``; those with Redis take part where
+``redis-server`` is on PATH. Linux only.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
+import shlex
 import statistics
-import struct
-import subprocess
 import sys
 import tempfile
-import textwrap
 import time
-from importlib.util import find_spec
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environment import ROOT
+from benchmarks import report
+from benchmarks.environment import TASK_PEERS, machine, peers_python
+from benchmarks.task_project import (
+    Project,
+    compile_ours,
+    end,
+    has_redis,
+    processor_seconds,
+    redis_server,
+    resident_mebibytes,
+)
+from benchmarks.task_systems import SYSTEMS
 
-MARK = struct.Struct("<qq")
-PATIENCE = 120.0
-
-FILES = {
-    "bench/__init__.py": "",
-    "bench/settings.py": """
-        from pathlib import Path
-
-        BASE_DIR = Path(__file__).resolve().parent.parent
-        SECRET_KEY = "for benchmarks only"
-        USE_TZ = True
-        DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-        INSTALLED_APPS = ["django.contrib.contenttypes", "django_localqueue", "bench"] + {extra!r}
-        LOCALQUEUE_CONSOLE = {{"AUTO_REGISTER": False}}
-        DATABASES = {{
-            "default": {{
-                "ENGINE": "django.db.backends.sqlite3",
-                "NAME": BASE_DIR / "site.sqlite3",
-                "OPTIONS": {{"init_command": "PRAGMA journal_mode=WAL", "timeout": 30}},
-            }}
-        }}
-        TASKS = {{"default": {{"BACKEND": "django_localqueue.tasks.LocalQueueBackend"}}}}
-        """,
-    "bench/models.py": """
-        from django.db import models
+FIGURES = ("noop", "write", "wake", "kill")
+WAKES = 20
 
 
-        class Row(models.Model):
-            number = models.IntegerField()
-        """,
-    "bench/tasks.py": """
-        import os
-        import struct
-        import time
+class Bench:
+    """Measures one system.
 
-        try:
-            from django.tasks import task
-        except ImportError:
-            from django_tasks import task
+    Args:
+        name: of ``SYSTEMS``.
+        given: the arguments of the command.
+        folder: where its projects are made.
+    """
 
-        FILE = []
-
-
-        def mark(number):
-            if not FILE:
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-                FILE.append(os.open(os.environ["BENCH_MARKS"], flags))
-            os.write(FILE[0], struct.pack("<qq", number, time.monotonic_ns()))
-
-
-        @task
-        def noop(number):
-            mark(number)
-
-
-        @task
-        def write(number):
-            from bench.models import Row
-
-            Row.objects.create(number=number)
-            mark(number)
-        """,
-    "client.py": """
-        import json
-        import sys
-        import time
-
-        import django
-
-        django.setup()
-        from bench import tasks
-
-        task, how, count = getattr(tasks, sys.argv[1]), sys.argv[2], int(sys.argv[3])
-        task.enqueue(-1)
-        if how == "burst":
-            began = time.perf_counter()
-            for number in range(count):
-                task.enqueue(number)
-            print(json.dumps(count / (time.perf_counter() - began)))
+    def __init__(self, name: str, given: argparse.Namespace, folder: Path) -> None:
+        self.name = name
+        self._kind = SYSTEMS[name]
+        self._given = given
+        self._folder = folder
+        self._options: list[str] = []
+        if self._kind.is_ours:
+            self._python = sys.executable
+            for option in ("threads", "processes"):
+                if getattr(given, option) is not None:
+                    self._options += [f"--{option}", str(getattr(given, option))]
         else:
-            time.sleep(2)
-            sent = []
-            for number in range(count):
-                time.sleep(0.1 + 0.013 * (number % 7))
-                sent.append(time.monotonic_ns())
-                task.enqueue(number)
-            print(json.dumps(sent))
-        """,
-}
+            self._python = peers_python(TASK_PEERS)
+
+    def row(self) -> dict[str, Any]:
+        """Return every figure that is asked for but ``kill``."""
+        row: dict[str, Any] = {}
+        for figure, measure in (("noop", self.noop), ("write", self.write), ("wake", self.wake)):
+            if figure in self._given.figures:
+                print(f"{self.name}: {figure} ...", file=sys.stderr, flush=True)
+                row.update(measure())
+        return row
+
+    def noop(self) -> dict[str, Any]:
+        enqueues, rate = self._drained("noop")
+        return {"enqueues": enqueues, "noop": rate}
+
+    def write(self) -> dict[str, Any]:
+        return {"write": self._drained("write")[1]}
+
+    def _drained(self, task: str) -> tuple[float, float]:
+        with ExitStack() as stack:
+            project = self._project(task, stack)
+            sent, enqueues = project.client(task, "burst", self._given.n, self._given.seconds)
+            worker = project.worker(*self._options)
+            stack.callback(end, worker)
+            project.wait(1)
+            times = sorted(at for _, at in project.wait(sent, self._given.seconds))
+        if len(times) < 2:
+            raise RuntimeError(f"{self.name}: its worker ran {len(times)} tasks of {sent}.")
+        return enqueues, (len(times) - 1) / ((times[-1] - times[0]) / 1e9)
+
+    def wake(self) -> dict[str, Any]:
+        with ExitStack() as stack:
+            project = self._project("wake", stack)
+            worker = project.worker(*self._options)
+            stack.callback(end, worker)
+            sent = project.client("noop", "paced", WAKES, 0)
+            found = dict(project.wait(WAKES))
+            waits = [(found[number] - at) / 1e6 for number, at in enumerate(sent)]
+            before = processor_seconds(worker.pid)
+            time.sleep(self._given.idle)
+            return {
+                "wake_median_ms": statistics.median(waits),
+                "wake_worst_ms": max(waits),
+                "idle_percent": 100 * (processor_seconds(worker.pid) - before) / self._given.idle,
+                "rss_mib": resident_mebibytes(worker.pid),
+            }
+
+    def kill(self) -> dict[str, Any]:
+        """Kill a worker in its task; a new one has ``again`` seconds to run that."""
+        with ExitStack() as stack:
+            project = self._project("kill", stack)
+            first = project.worker(*self._options)
+            stack.callback(end, first, kill=True)
+            project.client("slow", "burst", 1, 60)
+            project.wait(1)
+            time.sleep(1)
+            end(first, kill=True)
+            killed_at = time.monotonic_ns()
+            second = project.worker(*self._options)
+            stack.callback(end, second, kill=True)
+            found = project.wait(2, self._given.again)
+        again = (found[1][1] - killed_at) / 1e9 if len(found) > 1 else None
+        return {"again_seconds": again}
+
+    def _project(self, figure: str, stack: ExitStack) -> Project:
+        folder = self._folder / f"{list(SYSTEMS).index(self.name)}-{figure}"
+        folder.mkdir()
+        redis = ""
+        if self._kind.needs_redis:
+            redis = stack.enter_context(redis_server(folder))
+        return Project(folder, self._kind, self._python, redis, self._given.synchronous)
 
 
-class Project:
-    """A project in a folder, for one figure."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.marks_path = folder / "marks"
-        extra = [] if find_spec("django.tasks") else ["django_tasks"]
-        for name, text in FILES.items():
-            path = folder / name
-            path.parent.mkdir(exist_ok=True)
-            text = textwrap.dedent(text)
-            path.write_text(text.format(extra=extra) if name.endswith("settings.py") else text)
-        self._run("-m", "django", "migrate", "--run-syncdb", "-v", "0")
-
-    def client(self, *arguments: object) -> Any:
-        return json.loads(self._run("client.py", *map(str, arguments)))
-
-    def worker(self, *arguments: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "django", "runqueueworker", "-v", "0", *arguments],
-            cwd=self.folder,
-            env=self._environment(),
-            stderr=subprocess.DEVNULL,
-        )
-
-    def marks(self) -> dict[int, int]:
-        """When each task ran, by its number; the warm-up left out."""
-        raw = self.marks_path.read_bytes() if self.marks_path.exists() else b""
-        raw = raw[: len(raw) // MARK.size * MARK.size]
-        return {number: at for number, at in MARK.iter_unpack(raw) if number >= 0}
-
-    def wait(self, count: int) -> dict[int, int]:
-        give_up = time.monotonic() + PATIENCE
-        while len(found := self.marks()) < count:
-            if time.monotonic() > give_up:
-                raise TimeoutError(f"{len(found)} of {count} tasks ran within {PATIENCE} s")
-            time.sleep(0.05)
-        return found
-
-    def _environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "bench.settings",
-            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
-            "BENCH_MARKS": str(self.marks_path),
-        }
-
-    def _run(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env=self._environment(),
-            check=True,
-            stdout=subprocess.PIPE,
-            timeout=PATIENCE,
-        )
-        return done.stdout.decode()
+def measured(names: list[str], given: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Return a row a system; one that fails is told of in its row."""
+    benches = [Bench(name, given, folder) for name in names]
+    rows = [{"section": "tasks", "durability": "", "system": name} for name in names]
+    with ThreadPoolExecutor(len(benches)) as pool:  # most of it is waiting: all at once
+        kills = [pool.submit(bench.kill) for bench in benches if "kill" in given.figures]
+        for row, kill in zip(rows, kills, strict=False):
+            row.update(_kept(kill.result))
+    for row, bench in zip(rows, benches, strict=True):
+        row.update(_kept(bench.row))
+    return rows
 
 
-def drained(folder: Path, task: str, count: int, options: list[str]) -> tuple[float, float]:
-    """Return enqueues and tasks a second."""
-    project = Project(folder)
-    enqueued = float(project.client(task, "burst", count))
-    worker = project.worker(*options)
+def _kept(measure: Any) -> dict[str, Any]:
     try:
-        found = sorted(project.wait(count).values())
-    finally:
-        end(worker)
-    return enqueued, (len(found) - 1) / ((found[-1] - found[0]) / 1e9)
+        found: dict[str, Any] = measure()
+    except Exception as error:
+        print(f"It failed: {error}", file=sys.stderr, flush=True)
+        return {"failed": str(error)}
+    return found
 
 
-def woken(folder: Path, idle: float, options: list[str]) -> dict[str, float]:
-    """Return milliseconds from enqueue to start, and what the idle worker costs."""
-    project = Project(folder)
-    worker = project.worker(*options)
-    try:
-        sent = project.client("noop", "paced", 20)
-        found = project.wait(20)
-        waits = [(found[number] - at) / 1e6 for number, at in enumerate(sent)]
-        before = processor_seconds(worker.pid)
-        time.sleep(idle)
-        used = processor_seconds(worker.pid) - before
-        memory = resident_megabytes(worker.pid)
-    finally:
-        end(worker)
-    return {
-        "wake median ms": statistics.median(waits),
-        "wake worst ms": max(waits),
-        "idle % of a core": 100 * used / idle,
-        "rss MB": memory,
-    }
-
-
-def end(worker: subprocess.Popen[bytes]) -> None:
-    worker.send_signal(signal.SIGTERM)
-    try:
-        worker.wait(40)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
-
-
-def tree(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(one for child in children for one in tree(int(child)))]
-
-
-def processor_seconds(pid: int) -> float:
-    total = 0
-    for one in tree(pid):
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
-
-
-def resident_megabytes(pid: int) -> float:
-    pages = sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in tree(pid))
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+def chosen(text: str) -> list[str]:
+    """Return the names of systems; raises ``SystemExit`` for one that isn't there."""
+    if text == "all":
+        return [name for name, kind in SYSTEMS.items() if has_redis() or not kind.needs_redis]
+    names = text.split("; ")
+    for name in names:
+        if name not in SYSTEMS:
+            raise SystemExit(f"There is no system {name}. There are: {'; '.join(SYSTEMS)}.")
+    return names
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--n", type=int, default=5_000)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--processes", type=int)
-    parser.add_argument("--idle", type=float, default=20)
-    parser.add_argument("--only", choices=("noop", "write", "wake"))
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--systems", default="ours", help="all, or names between '; '")
+    parser.add_argument("--figures", default=",".join(FIGURES), help="between commas")
+    parser.add_argument("--n", type=int, default=5_000, help="tasks to enqueue and run")
+    parser.add_argument("--seconds", type=float, default=20, help="longest enqueuing and running")
+    parser.add_argument("--idle", type=float, default=20, help="seconds to watch the idle worker")
+    parser.add_argument("--again", type=float, default=90, help="seconds after a kill")
+    parser.add_argument("--synchronous", default="NORMAL", help="of the project's database")
+    parser.add_argument("--threads", type=int, help="of our worker")
+    parser.add_argument("--processes", type=int, help="of our worker")
+    parser.add_argument("--folder", type=Path, help="where the projects are made")
+    parser.add_argument("--json", type=Path, help="keep the results in this file")
     given = parser.parse_args()
-    options = [] if given.threads is None else ["--threads", str(given.threads)]
-    options += [] if given.processes is None else ["--processes", str(given.processes)]
+    given.figures = given.figures.split(",")
+    names = chosen(given.systems)
+    compile_ours()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        for task in ("noop", "write"):
-            if given.only in (None, task):
-                path = Path(folder) / task
-                path.mkdir()
-                enqueued, rate = drained(path, task, given.n, options)
-                print(f"{task}: {enqueued:,.0f} enqueues/s, {rate:,.0f} tasks/s", flush=True)
-        if given.only in (None, "wake"):
-            path = Path(folder) / "wake"
-            path.mkdir()
-            for name, value in woken(path, given.idle, options).items():
-                print(f"{name}: {value:.2f}", flush=True)
+        rows = measured(names, given, Path(folder))
+    command = shlex.join(["python", "-m", "benchmarks.tasks", *sys.argv[1:]])
+    results = {"command": command, "machine": machine(), "rows": rows, "notes": []}
+    print(report.tables(results))
+    if given.json is not None:
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

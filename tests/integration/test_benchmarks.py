@@ -109,6 +109,35 @@ def test_every_chore_is_measured_beside_puts() -> None:
     assert int(rows[0][3]) > 0  # puts
 
 
+def test_tasks_are_measured_end_to_end() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.tasks", "--n", "20", "--idle", "0.2"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    head, _, row = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert len(cells) == head.count("|") - 1
+    assert cells[0] == "ours"
+    assert all(cells), done.stderr
+    assert cells[-1].startswith("after")  # a killed worker's task ran again
+
+
+def test_an_unknown_task_system_is_refused_by_name() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.tasks", "--systems", "nobody"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "There is no system nobody." in done.stderr
+
+
 def test_an_unknown_contestant_is_refused_by_name() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--only", "nobody"],
