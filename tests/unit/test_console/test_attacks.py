@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 from django_localqueue import queues
 from django_localqueue.records import RunningJob, ScheduleRecord, WorkerRecord
@@ -10,7 +12,10 @@ from django_localqueue.types import ErrorRecord
 from tests.unit.test_console.tools import ACT, LIST, OVERVIEW, Page, job_url, key
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
-ELSEWHERE = ("https://evil.example/", "//evil.example/", "javascript:alert(1)", "\\\\evil.example")
+ELSEWHERE = (
+    *("https://evil.example/", "//evil.example/", "javascript:alert(1)", "\\\\evil.example"),
+    *("///evil.example", "http:///evil.example", "/\t/evil.example", " //evil.example"),
+)
 
 
 @pytest.fixture
@@ -44,6 +49,42 @@ def test_no_act_leads_to_another_site(target, fail, chief):
         response = chief.post(address, fields | {"next": target})
         assert response.status_code == 302, address
         assert response["Location"].startswith("/admin/"), address
+
+
+def test_no_address_to_go_back_to_makes_a_header(fail, chief):
+    (id,) = fail(1)
+    target = "/admin/\r\nSet-Cookie: stolen=1\r\n\r\n<script>alert(1)</script>"
+    response = chief.post(job_url("default", id, "job_retry"), {"next": target})
+    assert "stolen" not in response.cookies
+    assert not set("\r\n") & set(response["Location"])
+
+
+def test_a_csrf_token_is_asked_for_where_arguments_are_edited(fail, db):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(User.objects.create_superuser("root"))
+    (id,) = fail(1, data={"a": 1})
+    fields = {"before": '{"a":1}', "payload": '{"a": 2}', "retry": "1"}
+    assert client.post(job_url("default", id, "job_edit"), fields).status_code == 403
+    record = queues["default"].lookup(id)
+    assert (record.state, record.payload) == ("failed", b'{"a":1}')
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("view_job", "edit", "export", "retry_job", "purge_queue", "ack", "put", "apply"),
+        *("RETRY", " retry", "retry ", "retry-all", "__class__", "", "-", "ретрай"),
+    ],
+)
+@pytest.mark.parametrize("scope", ["selected", "all", "ALL", ""])
+def test_an_action_by_a_name_that_is_none_is_refused_even_to_a_superuser(name, scope, fail, db):
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    (id,) = fail(1)
+    fields = {"act": f"{name}-{scope}", "selected": key("default", id), "confirmed": "1"}
+    fields |= {"as_of": "9" * 18, "word": "purge", "filter": ""}
+    assert client.post(ACT, fields).status_code == 400
+    assert queues["default"].lookup(id).state == "failed"
 
 
 def test_markup_in_names_headers_payloads_and_errors_is_text_on_every_page(fail, chief):

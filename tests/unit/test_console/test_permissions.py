@@ -9,6 +9,7 @@ from django.test import Client
 
 from django_localqueue import queues
 from django_localqueue.console.permissions import ACTIONS, has_permission
+from django_localqueue.records import ScheduleRecord, WorkerRecord
 from tests.unit.test_console.tools import (
     ACT,
     LIST,
@@ -22,6 +23,8 @@ from tests.unit.test_console.tools import (
 )
 
 FUTURE = "9" * 18
+WORKER_ACT = "/admin/django_localqueue/worker/command/"
+SCHEDULE_ACT = "/admin/django_localqueue/schedule/act/"
 
 
 def posts(id):
@@ -50,6 +53,18 @@ def posts(id):
         ("move", ACT, chosen | {"act": "move-selected", "target": "emails"}, "move_job"),
         ("pause", f"{OVERVIEW}pause/", {"queue": "default"}, "pause_queue"),
         ("resume", f"{OVERVIEW}resume/", {"queue": "default"}, "pause_queue"),
+        *(
+            (name, WORKER_ACT, {"worker": "w", "command": name}, "stop_worker")
+            for name in ("quiet", "unquiet", "stop", "forget")
+        ),
+        *(
+            (name, SCHEDULE_ACT, {"schedule": "s", "act": name}, needed)
+            for name, needed in (
+                ("pause_schedule", "pause_schedule"),
+                ("resume_schedule", "pause_schedule"),
+                ("run_schedule", "run_schedule"),
+            )
+        ),
     ]
 
 
@@ -58,13 +73,29 @@ POSTS = [name for name, *_rest in posts("x")]
 
 @pytest.fixture
 def mixed(fail):
-    """A dead letter, an acked job and a waiting one; returns the dead letter's id."""
+    """A dead letter, an acked job, a waiting one, a worker and a schedule.
+
+    Returns the dead letter's id.
+    """
     queue = queues["default"]
     queue.put("done")
     queue.ack(queue.get(block=False))
     (id,) = fail(1)
     queue.put("waiting")
+    queue.report_worker(WorkerRecord("w", started_at=queue.now()))
+    queue.save_schedule(ScheduleRecord("s", "* * * * *", "app.run", next_at=queue.now()))
     return id
+
+
+def everything():
+    """Return all that an act of the console can change."""
+    queue = queues["default"]
+    return (
+        states(),
+        queue.stats().paused,
+        [(one.name, one.command) for one in queue.workers()],
+        [(one.name, one.paused) for one in queue.schedules()],
+    )
 
 
 def test_the_migration_makes_every_permission(db):
@@ -79,18 +110,18 @@ def test_makemigrations_has_nothing_to_add(db):
 @pytest.mark.parametrize("name", POSTS)
 def test_a_user_who_may_only_look_is_refused_each_act_and_nothing_changes(name, mixed, viewer):
     address, fields = {post[0]: post[1:3] for post in posts(mixed)}[name]
-    before = states(), queues["default"].stats().paused
+    before = everything()
     assert viewer.post(address, fields).status_code == 403
-    assert (states(), queues["default"].stats().paused) == before
+    assert everything() == before
 
 
 @pytest.mark.parametrize("name", POSTS)
 def test_every_other_permission_does_not_make_up_for_the_one_that_is_missing(name, mixed, login):
     address, fields, needed = {post[0]: post[1:] for post in posts(mixed)}[name]
     client = login(*(action for action in ACTIONS if action != needed))
-    before = states(), queues["default"].stats().paused
+    before = everything()
     assert client.post(address, fields).status_code == 403
-    assert (states(), queues["default"].stats().paused) == before
+    assert everything() == before
 
 
 @pytest.mark.parametrize("name", POSTS)
@@ -102,10 +133,10 @@ def test_the_one_permission_and_looking_are_enough_for_each_act(name, mixed, log
 @pytest.mark.parametrize("name", POSTS)
 def test_get_and_head_of_an_act_are_not_allowed_and_change_nothing(name, mixed, operator):
     address, fields = {post[0]: post[1:3] for post in posts(mixed)}[name]
-    before = states(), queues["default"].stats().paused
+    before = everything()
     assert operator.get(address, fields).status_code == 405
     assert operator.head(address, fields).status_code == 405
-    assert (states(), queues["default"].stats().paused) == before
+    assert everything() == before
 
 
 @pytest.mark.parametrize("name", POSTS)
@@ -113,19 +144,19 @@ def test_a_post_without_the_csrf_token_is_refused(name, mixed, db):
     client = Client(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("root"))
     address, fields = {post[0]: post[1:3] for post in posts(mixed)}[name]
-    before = states(), queues["default"].stats().paused
+    before = everything()
     assert client.post(address, fields).status_code == 403
-    assert (states(), queues["default"].stats().paused) == before
+    assert everything() == before
 
 
 @pytest.mark.parametrize("name", POSTS)
 def test_an_anonymous_post_leads_to_the_login_and_changes_nothing(name, mixed, db):
     address, fields = {post[0]: post[1:3] for post in posts(mixed)}[name]
-    before = states(), queues["default"].stats().paused
+    before = everything()
     response = Client().post(address, fields)
     assert response.status_code == 302
     assert "/login/" in response["Location"]
-    assert (states(), queues["default"].stats().paused) == before
+    assert everything() == before
 
 
 def pages(id):
