@@ -259,7 +259,8 @@ def _read_slot_error(
     text = str(slots[index]["error"])
     error = _statement_error(text)
     if call.guard and error is errors.ConstraintFailed and call.guard in text:
-        error = errors.GuardFailed
+        # Before 9.4.2 what stands beside it may have been applied, if it has a RETURNING clause.
+        return Failed("not applied", "stop", text, errors.GuardFailed)
     if not call.reads and not _rolled_back(call, slots, index, version, error):
         return Failed("unknown", "stop", text, errors.PartlyApplied)
     mend = next((mend for said, mend in _MENDS.items() if said in text.lower()), None)

@@ -118,7 +118,8 @@ class Cluster:
         ``repeatable`` promises that applying them twice is the same as once, so that they may
         be sent again when the outcome is unknown; see ``call`` for ``total`` and the errors.
         ``guard`` names a table of which a constraint fails where they were applied before:
-        then ``GuardFailed`` is raised, whatever became of earlier copies.
+        then ``GuardFailed`` is raised, whatever became of earlier copies. Where the guarded
+        statement has a RETURNING clause, the others must do no harm without it.
         """
         return self.call(self._call("execute", statements, repeatable, guard=guard), total)
 

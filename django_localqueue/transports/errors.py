@@ -50,8 +50,8 @@ class ConstraintFailed(StatementFailed):
 class GuardFailed(ConstraintFailed):
     """A request that is applied once at most was refused by its own guard.
 
-    Either an earlier copy of it was applied, or what it presumes isn't so. This copy changed
-    nothing.
+    Either an earlier copy of it was applied, or what it presumes isn't so. This copy did nothing
+    of what is guarded; what it held beside that may be sent again.
     """
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -15,6 +16,7 @@ from django_localqueue.backends.rqlite import fast, limits, records, statements
 from django_localqueue.backends.rqlite.statements import SettleRow
 from django_localqueue.backends.rqlite.stores import SharedStore, after_a_write
 from django_localqueue.exceptions import LocalQueueError, OutcomeUnknown
+from django_localqueue.transports.answers import Result
 from django_localqueue.transports.errors import GuardFailed
 from django_localqueue.transports.statements import Statement
 from django_localqueue.types import MICROSECONDS, Job
@@ -104,15 +106,13 @@ class Claim:
         if want and self._may_promote(now, boot):
             promote = statements.promote(now, boot, self._sources, want, self._min_priority)
         verdicts: list[str | None] = [None] * len(rows)
-        short = fast.ack(op, now, boot, rows, want > 0) if rows else [fast.claims(op, now)]
+        short = self._short(op, now, boot, rows, want, promote)
         taken = None
-        more = int(self._limited and want > 0)  # statements behind the claim's own
         if short is not None:
             # Refused where a lease was lost, or where a copy of it was applied.
             with contextlib.suppress(GuardFailed):
-                claim = self._claim(op, now, boot, want, again=False)
-                results = shared.execute([*short, *promote, *claim], fast.GUARD)
-                taken = results[-1 - more].rows
+                request, read = short
+                taken = read(shared.execute(request, fast.GUARD))
         if taken is None:
             with contextlib.nullcontext() if short is None else after_a_write():
                 settle = statements.settle(op, now, boot, rows) if rows else []
@@ -120,23 +120,57 @@ class Claim:
                 results = shared.execute([*settle, *promote, *claim])
             if rows:
                 verdicts = self._verdicts(op, results[len(settle) - 1].rows, len(rows))
-            taken = results[-2 - more].rows if want else ()
-            if want and not taken:
+            # The note of the operation and what ``limits`` adds come behind the claim.
+            found = results[-2 - int(self._limited)].rows if want else ()
+            if want and not found:
                 # An earlier copy may have taken jobs; where this fails their leases run out.
                 with contextlib.suppress(LocalQueueError):
                     again = statements.claimed(op, boot, self._sources)
-                    taken = shared.read_after_a_write([again])[0].rows
+                    found = shared.read_after_a_write([again])[0].rows
+            taken = statements.facts(found)
         if rows:
             shared.bell.ring()  # a job given back, or the next of a group
         if not want:
             return verdicts, [], []
-        jobs, bad = self._delivered(statements.facts(taken), now)
+        jobs, bad = self._delivered(taken, now)
         shared.busy = bool(taken)
         self._promotes = not taken
         if len(taken) < want:  # the next has time to look, and more may be due than were promoted
             for name, *_ in self._sources:
                 shared.promoted.pop(name, None)
         return verdicts, jobs, bad
+
+    def _short(
+        self,
+        op: str,
+        now: int,
+        boot: int,
+        rows: Sequence[SettleRow],
+        want: int,
+        promote: Sequence[Statement],
+    ) -> tuple[list[Statement], Callable[[Sequence[Result]], list[list[Any]]]] | None:
+        """Return the request of the short way, and what reads the jobs from its results.
+
+        None where the settlements are not for it.
+        """
+        if want and len(self._sources) == 1 and not self._limited:
+            one = fast.exchange(
+                *(op, now, boot, rows, self._sources[0], want),
+                floor=self._min_priority,
+                worker=self._worker,
+            )
+            if one is not None:
+                return [*promote, one], partial(fast.taken, op)
+        short = fast.ack(op, now, boot, rows, want > 0) if rows else [fast.claims(op, now)]
+        if short is None:
+            return None
+        claim = self._claim(op, now, boot, want, again=False)
+        place = len(short) + len(promote)
+        return [
+            *short,
+            *promote,
+            *claim,
+        ], lambda results: statements.facts(results[place].rows) if claim else []
 
     def _claim(self, op: str, now: int, boot: int, want: int, *, again: bool) -> list[Statement]:
         if not want:
@@ -151,7 +185,7 @@ class Claim:
             worker=self._worker,
             turn=self.shared.turn if self._round_robin else None,
             again=again,
-            sql=limits.CLAIM if self._limited else "",
+            sql=limits.CLAIM if self._limited else statements.CLAIM,
         )
         return [*claim, limits.note(op, boot, self._sources)] if self._limited else claim
 
@@ -161,7 +195,7 @@ class Claim:
             told = self.shared.read_after_a_write([statements.answer(op)])[0].rows
         if not told:
             raise OutcomeUnknown("What became of the jobs that were settled can't be read.")
-        if told[0][0] is None:  # noted by the short way, in which all of them held
+        if told[0][1:2] == (fast.ACKED,):  # noted by the short way, in which all of them held
             return [None] * count
         return [verdict for _, verdict in sorted(json.loads(told[0][0]), key=itemgetter(0))]
 

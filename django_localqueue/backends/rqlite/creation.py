@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from django_localqueue.backends.rqlite import schema
-from django_localqueue.backends.rqlite.procedures import TRIGGERS, VIEWS
+from django_localqueue.backends.rqlite.procedures import BODIES, TRIGGERS, VIEWS
 from django_localqueue.exceptions import ForeignDatabase, LocalQueueError, NewerSchema
 from django_localqueue.transports.cluster import Cluster, Steps
 from django_localqueue.transports.statements import Statement
@@ -54,7 +54,8 @@ def creation(missing: Mapping[str, set[str]] | None = None) -> list[Statement]:
     statements += [f"DROP TRIGGER IF EXISTS {name}" for name in TRIGGERS]
     for name, fields_of in VIEWS.items():
         fields = ", ".join(f"NULL AS {field}" for field in fields_of)
-        statements += [f"DROP VIEW IF EXISTS {name}", f"CREATE VIEW {name} AS SELECT {fields}"]
+        body = BODIES.get(name, f"SELECT {fields}")
+        statements += [f"DROP VIEW IF EXISTS {name}", f"CREATE VIEW {name} AS {body}"]
     statements += [
         f"CREATE TRIGGER {name} {when} BEGIN\n  " + ";\n  ".join(steps) + ";\nEND"
         for name, (when, steps) in TRIGGERS.items()

@@ -1,4 +1,4 @@
-"""The short ways of put, ack and claim: what most calls need, in few and short statements.
+"""The short ways of put, ack, claim and exchange: what most calls need, in few, short statements.
 
 Each request notes its operation in ``localqueue_ops`` and presumes what is mostly so. Where it
 isn't so, or where an earlier copy was applied, a constraint fails, all is rolled back, and
@@ -9,13 +9,14 @@ Every node parses and prepares each statement anew, so words cost, and ephemeral
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from django_localqueue.backends.rqlite import schema
 from django_localqueue.backends.rqlite.records import document
 from django_localqueue.transports.answers import Result
-from django_localqueue.transports.statements import Statement
+from django_localqueue.transports.statements import Statement, looks_like_blob
 
 #: What the text of a failed constraint holds where a request is not for the short way.
 GUARD = "localqueue_"
@@ -97,11 +98,13 @@ _ACKS = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=?3->>('j'|
 err_class=NULL,err_message=NULL,err_place=NULL
  WHERE id IN(SELECT substr(key,2)+0 FROM json_each(?2)) AND receipt=?2->>('j'||id)
  AND state=3 AND at>?4 AND grp IS NULL"""
+#: What notes here that all of the jobs were acked.
+ACKED = "ack"
 # Beyond so many a look into the documents takes too long.
 _MOST_ACKS = 64
 # A null as the time fails: then not all of them were live.
-_ACKS_OP = """INSERT INTO localqueue_ops(op,at,verb,found)
- VALUES(?1,iif(changes()=?2,?3,NULL),'settle',?4)"""
+_ACKS_OP = f"""INSERT INTO localqueue_ops(op,at,verb,found)
+ VALUES(?1,iif(changes()=?2,?3,NULL),'{ACKED}',?4)"""
 
 
 def ack(
@@ -111,16 +114,66 @@ def ack(
 
     ``claims`` says that a claim follows in the same request.
     """
-    if len(rows) > _MOST_ACKS or any(row[3] != schema.ACK or row[-1] for row in rows):
+    if not _are_simple(rows):
         return None
     if len(rows) == 1:
         ((_, id, receipt, _, _, _, result, *_),) = rows
         first: Statement = [_ACK, now, document([result]), id, receipt, boot]
     else:
-        receipts = document({f"j{row[1]}": row[2] for row in rows})
-        results = document({f"j{row[1]}": row[6] for row in rows if row[6] is not None})
-        first = [_ACKS, now, receipts, results, boot]
+        first = [_ACKS, now, _by_id(rows, 2), _by_id(rows, 6), boot]
     return [first, [_ACKS_OP, op, len(rows), now, 1 if claims else None]]
+
+
+def _are_simple(rows: Sequence[Sequence[Any]]) -> bool:
+    return len(rows) <= _MOST_ACKS and not any(row[3] != schema.ACK or row[-1] for row in rows)
+
+
+def _by_id(rows: Sequence[Sequence[Any]], column: int) -> str:
+    return document({f"j{row[1]}": row[column] for row in rows if row[column] is not None})
+
+
+_CLAIM = """INSERT INTO localqueue_do_claim VALUES(?1,?2,?3,?4,?5,?6,?7)
+ RETURNING (SELECT job FROM localqueue_claimed WHERE op=?1)"""
+_EXCHANGE = """INSERT INTO localqueue_do_exchange
+ VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)
+ RETURNING (SELECT group_concat(job) FROM localqueue_taken WHERE op=?1)"""
+
+
+def exchange(
+    op: str,
+    now: int,
+    boot: int,
+    rows: Sequence[Sequence[Any]],
+    source: Sequence[Any],
+    want: int,
+    *,
+    floor: int,
+    worker: str,
+) -> Statement | None:
+    """Ack simple jobs whose leases are all live, and claim of one queue; ``taken`` reads it.
+
+    None: for other settlements, and for names that rqlite would change.
+    """
+    queue, lease, max_retries = source
+    if looks_like_blob(queue) or looks_like_blob(worker) or not _are_simple(rows):
+        return None
+    values = [op, now, boot + lease, queue, max_retries, floor, worker]
+    if want == 1 and not rows:
+        return [_CLAIM, *values]
+    claim = rows[0][2].partition(":")[0] if rows else ""
+    alike = all(row[2] == f"{claim}:{row[1]}:0" for row in rows)
+    results = _by_id(rows, 6) if any(row[6] is not None for row in rows) else None
+    return [
+        *(_EXCHANGE, *values, want, boot, document([row[1] for row in rows]), len(rows)),
+        *((claim, None) if alike else (None, _by_id(rows, 2))),
+        results,
+    ]
+
+
+def taken(op: str, results: Sequence[Result]) -> list[list[Any]]:
+    """Return ``CLAIMED`` of the jobs that ``exchange`` took, from the last of the results."""
+    jobs = json.loads(f"[{results[-1].rows[0][0] or ''}]")
+    return [[job[0], job[1], f"{op}:{job[0]}:0", *job[2:]] for job in jobs]
 
 
 def claims(op: str, now: int) -> Statement:

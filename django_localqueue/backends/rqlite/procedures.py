@@ -8,8 +8,17 @@ are parameters. A view named ``do_…`` is a procedure: a row inserted into it i
 from __future__ import annotations
 
 from django_localqueue.backends.rqlite.schema import HISTORY, LAST_ID, MINUTE, SLOT
+from django_localqueue.backends.rqlite.statements import CLAIMED, USABLE, taking
 
+_ONE_SOURCE = ("op", "now", "until", "queue", "max_retries", "floor", "worker")
 VIEWS = {
+    "localqueue_do_claim": _ONE_SOURCE,
+    "localqueue_do_exchange": (
+        *_ONE_SOURCE,
+        *("want", "boot", "ids", "count", "claim", "receipts", "results"),
+    ),
+    "localqueue_claimed": ("op", "job"),
+    "localqueue_taken": ("op", "job"),
     "localqueue_do_put": ("op", "now", "queue", "jobs"),
     "localqueue_do_act": ("op", "now", "verb", "jobs", "found", "due", "target"),
     "localqueue_do_settle": (
@@ -17,6 +26,42 @@ VIEWS = {
         *("reason", "err_class", "err_message", "err_place", "traceback"),
     ),
 }
+
+_FACTS = f"op,json_array({','.join(column for column in CLAIMED if column != 'receipt')}) AS job"
+#: Views that are no procedures: what was taken by the claims below, each job as one document,
+#: which costs a node less than a row of columns.
+BODIES = {
+    "localqueue_claimed": f"""SELECT {_FACTS}
+ FROM localqueue_ops CROSS JOIN localqueue_messages ON id=found""",
+    "localqueue_taken": f"""SELECT {_FACTS} FROM localqueue_ops AS note CROSS JOIN
+ localqueue_messages AS job INDEXED BY localqueue_lease ON queue=found AND state=3
+ AND job.at=answer AND receipt=op||':'||id||':0'""",
+}
+
+# Claims of one queue, which are prepared in less time than one of several.
+_HEADS = f"""SELECT id FROM localqueue_messages INDEXED BY localqueue_ready
+ WHERE queue=(SELECT id FROM localqueue_queues WHERE name=NEW.queue AND paused=0) AND state=0
+ AND prio>=NEW.floor AND {USABLE.format("", "NEW.max_retries", "NEW.now")}
+ ORDER BY prio DESC,since,id LIMIT"""
+_TAKE = f"""{taking("NEW.now", "NEW.worker")}at=NEW.until,receipt=NEW.op||':'||id||':0'
+ WHERE id"""
+# ``found`` is the job.
+_CLAIM = [
+    f"""INSERT INTO localqueue_ops(op,at,verb,found)
+ VALUES(NEW.op,NEW.now,'claim',coalesce(({_HEADS} 1),0))""",
+    f"{_TAKE}=(SELECT found FROM localqueue_ops WHERE op=NEW.op)",
+]
+# By the claim whose receipts they all are, or by a document of receipts, each under "j" and the
+# id, as the results are.
+_ACK = """UPDATE localqueue_messages SET state=4,at=NEW.now,verb=1,result=NEW.results->>('j'||id),
+ err_class=NULL,err_message=NULL,err_place=NULL
+ WHERE id IN(SELECT value FROM json_each(NEW.ids))
+ AND receipt=iif(NEW.receipts IS NULL,NEW.claim||':'||id||':0',NEW.receipts->>('j'||id))
+ AND state=3 AND at>NEW.boot AND grp IS NULL"""
+# ``found`` is the queue. A null as the time fails: then not all of them were live.
+_ACKED = """INSERT INTO localqueue_ops(op,at,verb,answer,found)
+ VALUES(NEW.op,iif(changes()=NEW.count,NEW.now,NULL),'ack',NEW.until,
+ coalesce((SELECT id FROM localqueue_queues WHERE name=NEW.queue),0))"""
 
 _LEAD = """(SELECT 1 FROM localqueue_messages INDEXED BY localqueue_head
     WHERE queue = NEW.queue AND grp = NEW.grp AND grp IS NOT NULL AND state IN (0, 1, 3))"""
@@ -89,6 +134,11 @@ _LEAVE_GROUP = [
 ]
 
 TRIGGERS = {
+    "localqueue_claim": ("INSTEAD OF INSERT ON localqueue_do_claim", _CLAIM),
+    "localqueue_exchange": (
+        "INSTEAD OF INSERT ON localqueue_do_exchange",
+        [_ACK, _ACKED, f"{_TAKE} IN({_HEADS} NEW.want)"],
+    ),
     "localqueue_failed_group": (
         "AFTER UPDATE OF ended ON localqueue_messages WHEN NEW.state = 5 AND OLD.state <> 5"
         " AND NEW.reason NOT IN ('cancelled', 'discarded')",

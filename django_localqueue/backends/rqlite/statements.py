@@ -191,9 +191,12 @@ def extend(queue: str, key: int, receipt: str, boot: int, until: int) -> list[St
     ]
 
 
+# A late copy leaves what was told after it: within one delivery the later word counts.
 _PROGRESS = """UPDATE localqueue_messages SET progress = ?4
   WHERE id = ?1 AND receipt = ?2 AND state = 3 AND at > ?3
-    AND queue = (SELECT id FROM localqueue_queues WHERE name = ?5 ->> 0)"""
+    AND queue = (SELECT id FROM localqueue_queues WHERE name = ?5 ->> 0)
+    AND NOT coalesce(progress ->> 'attempt' = ?4 ->> 'attempt'
+      AND progress ->> 'at' > ?4 ->> 'at', 0)"""
 
 
 def progress(queue: str, key: int, receipt: str, boot: int, value: str) -> list[Statement]:
@@ -257,33 +260,35 @@ OURS = """json_each(?1) source
         AND m.receipt > ?3 || ':' AND m.receipt < ?3 || ';'"""
 
 # ``found`` says that an operation has claimed: a late copy of it takes no other jobs.
-_NOT_CLAIMED = " AND NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?3 AND found = 1)"
+_NOT_CLAIMED = " AND NOT EXISTS (SELECT 1 FROM localqueue_ops WHERE op = ?3 AND found IS NOT NULL)"
 _HAS_CLAIMED = """INSERT INTO localqueue_ops (op, at, verb, found) VALUES (?1, ?2, 'claim', 1)
   ON CONFLICT (op) DO UPDATE SET found = 1"""
+#: Whether a job may be delivered: to be filled with an alias, the retries of its queue, the time.
+USABLE = """{0}attempts<=coalesce({0}max_retries,{1})
+ AND({0}expires IS NULL OR {0}attempts>0 OR {0}expires>{2})"""
+
+
+def taking(now: str, worker: str) -> str:
+    """Return what every claim changes, without the lease's end and the receipt."""
+    return f"""UPDATE localqueue_messages SET state=3,attempts=attempts+1,prev_receipt=receipt,\
+prev_verb=verb,verb=NULL,started={now},worker={worker},waited=since,\
+since=iif(grp IS NULL,since,max({now},(SELECT max(id) FROM localqueue_messages))),"""
+
+
 # No UPDATE FROM here: rqlite 8 would not see that it returns rows.
-_TAKE = f"""UPDATE localqueue_messages SET state=3,attempts=attempts+1,prev_receipt=receipt,\
-prev_verb=verb,verb=NULL,started=?4,worker=?5->>0,waited=since,\
-since=iif(grp IS NULL,since,max(?4,{schema.LAST_ID})),"""
 _SOURCE = """FROM json_each(?1) source
         CROSS JOIN localqueue_queues q ON q.name = source.value ->> 0
       WHERE q.id = localqueue_messages.queue)"""
-CLAIM = f"""{_TAKE}at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
+CLAIM = f"""{taking("?4", "?5->>0")}at = ?2 + (SELECT source.value ->> 1 {_SOURCE},
     receipt = ?3 || ':' || id || ':' || (SELECT source."key" {_SOURCE}
   WHERE id IN (SELECT job FROM (SELECT m.id AS job, source."key" AS source,
         row_number() OVER (PARTITION BY source."key" ORDER BY m.prio DESC, m.since, m.id) AS turn
       FROM {OPEN}
       (SELECT head.id FROM localqueue_messages head INDEXED BY localqueue_ready
         WHERE head.queue = q.id AND head.state = 0 AND head.prio >= ?6
-          AND head.attempts <= coalesce(head.max_retries, source.value ->> 2)
-          AND (head.expires IS NULL OR head.attempts > 0 OR head.expires > ?4)
+          AND {USABLE.format("head.", "(source.value ->> 2)", "?4")}
         ORDER BY head.prio DESC, head.since, head.id LIMIT ?7))
     ORDER BY iif(?8, turn, source), iif(?8, (source + ?9) % ?10, turn) LIMIT ?7)"""
-# The same for one source, which is prepared in half the time; for one job without a list.
-_CLAIM_FROM_ONE = f"""{_TAKE}at=?2+(?1->>1),receipt=?3||':'||id||':0' WHERE id IN(SELECT id
- FROM localqueue_messages INDEXED BY localqueue_ready WHERE queue=(SELECT id FROM localqueue_queues
- WHERE name=?1->>0 AND paused=0) AND state=0 AND prio>=?6 AND attempts<=coalesce(max_retries,?1->>2)
- AND(expires IS NULL OR attempts>0 OR expires>?4) ORDER BY prio DESC,since,id LIMIT ?7)"""
-_CLAIM_ONE = _CLAIM_FROM_ONE.replace("id IN(", "id=(")
 _FACTS = f"payload,json_array({','.join(CLAIMED[:-1])})"
 _CLAIMED = f"SELECT m.payload, json_array({', '.join(f'm.{c}' for c in CLAIMED[:-1])}) FROM {OURS}"
 
@@ -311,7 +316,7 @@ def claim(
     worker: str,
     turn: int | None,
     again: bool,
-    sql: str = "",
+    sql: str = CLAIM,
 ) -> list[Statement]:
     """Take up to ``want`` jobs; the first result has each in no order, for ``facts``.
 
@@ -321,15 +326,9 @@ def claim(
     is ``token``, the job's key, and the index of its source. ``sql`` is a statement to use that
     takes what ``CLAIM`` does.
     """
-    values = [boot, token, now, document([worker]), floor, want]
     count = len(sources)
-    if sql or count > 1:
-        values = [document(sources), *values]
-        values += [0, 0, 1] if turn is None else [1, count - turn % count, count]
-        sql = sql or CLAIM
-    else:
-        values = [document(sources[0]), *values]
-        sql = _CLAIM_ONE if want == 1 else _CLAIM_FROM_ONE
+    values = [document(sources), boot, token, now, document([worker]), floor, want]
+    values += [0, 0, 1] if turn is None else [1, count - turn % count, count]
     if not again:
         return [[f"{sql} RETURNING {_FACTS}", *values]]
     return [

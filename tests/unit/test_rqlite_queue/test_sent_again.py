@@ -9,6 +9,7 @@ import pytest
 from django_localqueue.backends.rqlite import RqliteQueue
 from django_localqueue.exceptions import NotStored, OutcomeUnknown, StoreUnavailable
 from django_localqueue.types import Settle
+from tests.contract.rqlite_backends import TwoClocks
 from tests.fakes.rqlite import FakeCluster
 from tests.fakes.versions import V10
 from tests.unit.test_rqlite_queue.verbs import VERBS, counts
@@ -108,6 +109,80 @@ def test_a_late_copy_of_a_claim_that_found_nothing_takes_nothing(
     queue.put(2)
     cluster.database.execute(late, True)
     assert queue.get_nowait().data == 2
+
+
+def test_a_late_copy_of_a_progress_does_not_overwrite_a_newer_one(
+    cluster: FakeCluster, open_queue: Open
+) -> None:
+    clock = TwoClocks()
+    queue = open_queue(cluster.urls, clock=clock.times)
+    id = queue.put(1)
+    queue.nack(queue.get_nowait())
+    job = queue.get_nowait()
+    queue.progress(job, 1)
+    late = [seen.statements for seen in cluster.applied("request")][-1]
+    clock.advance(1)
+    queue.progress(job, 2)
+    cluster.database.request(late, True)
+    record = queue.lookup(id)
+    assert record is not None
+    assert record.progress is not None
+    assert record.progress.done == 2
+    # A delivery after this one tells its own, though the clock was set back meanwhile.
+    queue.nack(job)
+    clock.step_wall(-2)
+    queue.progress(queue.get_nowait(), 0)
+    record = queue.lookup(id)
+    assert record is not None
+    assert record.progress is not None
+    assert record.progress.done == 0
+
+
+@pytest.mark.parametrize("claims", [1, 2])
+def test_a_late_copy_of_an_exchange_neither_acks_nor_takes(
+    claims: int, any_cluster: FakeCluster, open_queue: Open
+) -> None:
+    queue = open_queue(any_cluster.urls)
+    queue.put_many(range(8))
+    held = [job for _ in range(claims) for job in queue.get_many(2)]
+    done = queue.exchange([Settle(job, "ack", result=job.data) for job in held], 2)
+    late = [seen.statements for seen in any_cluster.applied("execute")][-1]
+    assert done.results == [None] * len(held)
+    assert [job.data for job in done.jobs] == [len(held), len(held) + 1]
+    before = counts(queue)
+    assert before == {"ready": 6 - len(held), "processing": 2, "acked": len(held)}
+    any_cluster.database.execute(late, True)
+    assert counts(queue) == before
+    record = queue.lookup(held[-1].id)
+    assert record is not None
+    assert record.result == b"%d" % held[-1].data
+
+
+def test_an_exchange_of_which_one_lease_is_lost_settles_the_others_once(
+    any_cluster: FakeCluster, open_queue: Open
+) -> None:
+    queue = open_queue(any_cluster.urls)
+    queue.put_many(range(5))
+    held = queue.get_many(3)
+    queue.ack(held[1])
+    queue.release(held[2])
+    done = queue.exchange([Settle(job, "ack") for job in held], 1)
+    assert [getattr(result, "reason", None) for result in done.results] == [None, None, "settled"]
+    assert len(done.jobs) == 1
+    assert counts(queue) == {"ready": 2, "processing": 1, "acked": 2}
+
+
+def test_names_that_rqlite_would_take_for_bytes_are_claimed_and_acked(
+    any_cluster: FakeCluster, open_queue: Open
+) -> None:
+    queue = open_queue(any_cluster.urls, "x'6869'")
+    queue.put_many(range(4))
+    jobs = [queue.get(block=False, worker="x'6869'"), *queue.get_many(1)]
+    done = queue.exchange([Settle(job, "ack") for job in jobs], 2, worker="x'6869'")
+    assert [job.data for job in done.jobs] == [2, 3]
+    record = queue.lookup(done.jobs[0].id)
+    assert record is not None
+    assert record.worker == "x'6869'"
 
 
 def test_a_nack_sent_again_after_others_had_the_job_is_still_told_as_done(

@@ -28,6 +28,19 @@ def test_a_copy_that_the_guard_refuses_is_told_whatever_became_of_the_first(
         assert len(talk.requests) == len(replies)
 
 
+@pytest.mark.parametrize("version", ["8.43.4", "10.2.7"])
+def test_what_stands_beside_a_guarded_statement_that_returns_rows_is_no_half_done_write(
+    version: str,
+) -> None:
+    # facts 0.5: before 9.4.2 the others of the transaction are then applied.
+    statements = (["UPDATE other"], ["INSERT INTO notes RETURNING id"], ["UPDATE other"])
+    failed = {"error": "UNIQUE constraint failed: notes.id"}
+    slots = [{}, failed, {}] if version == "8.43.4" else [{}, failed]
+    talk = Talk([answer({"results": slots}, version=version)])
+    with pytest.raises(errors.GuardFailed):
+        talk.run(talk.cluster.execute(statements, repeatable=True, guard="notes"))
+
+
 def test_the_constraint_of_another_table_says_nothing_of_the_first_copy() -> None:
     other = answer({"results": [{"error": "UNIQUE constraint failed: other.id"}]})
     with pytest.raises(OutcomeUnknown):
