@@ -21,27 +21,14 @@ from django_localqueue.transports.statements import Statement, looks_like_blob
 #: What the text of a failed constraint holds where a request is not for the short way.
 GUARD = "localqueue_"
 
-# ``found`` is the queue of the job that follows, negative where it is to be blocked.
 _PUT_OP = f"""INSERT INTO localqueue_ops(op,at,verb,answer,found)
  SELECT ?1,?2,'put',max(?2,1+{schema.LAST_ID}),id FROM localqueue_queues WHERE name=?3->>0"""
-_PUT_OP_IN_GROUP = _PUT_OP.replace(
-    ",id FROM",
-    """,iif(EXISTS(SELECT 1 FROM localqueue_messages INDEXED BY localqueue_head
- WHERE queue=localqueue_queues.id AND grp=?3->>1 AND grp IS NOT NULL AND state IN(0,1,3)),-id,id)
- FROM""",
-)
 _PUT = """INSERT INTO localqueue_messages(id,queue,state,prio,since,at,created,payload,job_id,\
 max_retries,task,headers)
  SELECT answer,found,?3>0,?4,iif(?3,0,answer),iif(?3,at+?3,answer),at,?2->>0,?2->>1,?2->>2,\
 ?2->>3,?2->>4 FROM localqueue_ops WHERE op=?1"""
-_PUT_IN_GROUP = """INSERT INTO localqueue_messages(id,queue,state,prio,since,at,created,payload,\
-job_id,max_retries,task,headers,grp)
- SELECT answer,abs(found),iif(found<0,2,?3>0),?4,iif(?3,0,answer),\
-CASE WHEN ?3 THEN at+?3 WHEN found<0 THEN 0 ELSE answer END,\
-at,?2->>0,?2->>1,?2->>2,?2->>3,?2->>4,?2->>5 FROM localqueue_ops WHERE op=?1"""
-_IS_BLOCKED = "UPDATE localqueue_ops SET found=-found WHERE op=? AND found<0"
-
-
+_PUT_IN_GROUP = """INSERT INTO localqueue_do_put_in_group VALUES(?1,?2,?3,?4,?5)
+ RETURNING (SELECT json_array(answer,found) FROM localqueue_ops WHERE op=?1)"""
 # Of many in one statement, by their place in the document.
 _PUT_MANY = """INSERT INTO localqueue_messages(id,queue,state,prio,since,at,created,payload,job_id,\
 max_retries,task,headers)
@@ -68,11 +55,8 @@ def put(op: str, now: int, queue: str, rows: Sequence[Sequence[Any]]) -> list[St
     if group is None:
         first: Statement = [_PUT_OP, op, now, document([queue])]
         return [first, [_PUT, op, document(texts), delay, prio]]
-    return [
-        [_PUT_OP_IN_GROUP, op, now, document([queue, group])],
-        [_PUT_IN_GROUP, op, document([*texts, group]), delay, prio],
-        [_IS_BLOCKED, op],
-    ]
+    named = document([queue, *texts, group])
+    return [[_PUT_IN_GROUP, op, now, named, delay, prio]]
 
 
 def stored(
@@ -82,13 +66,14 @@ def stored(
 
     None: the queue is new, and nothing was done.
     """
-    jobs = results[1]
-    if not jobs.rows_affected:
+    if len(results) > 1:
+        jobs = results[1]
+        return (jobs.last_insert_id - len(rows) + 1, []) if jobs.rows_affected else None
+    ((told,),) = results[0].rows
+    if told is None:
         return None
-    first = jobs.last_insert_id - len(rows) + 1
-    if results[-1] is jobs or not results[-1].rows_affected:
-        return first, []
-    return first, [(rows[0][1], first, schema.BLOCKED, 0, None)]
+    id, queue = json.loads(told)
+    return int(id), [(rows[0][1], int(id), schema.BLOCKED, 0, None)] if queue < 0 else []
 
 
 _ACK = """UPDATE localqueue_messages SET state=4,at=?1,verb=1,result=?2->>0,err_class=NULL,\

@@ -17,6 +17,7 @@ VIEWS = {
         *_ONE_SOURCE,
         *("want", "boot", "ids", "count", "claim", "receipts", "results"),
     ),
+    "localqueue_do_put_in_group": ("op", "now", "texts", "delay", "prio"),
     "localqueue_claimed": ("op", "job"),
     "localqueue_taken": ("op", "job"),
     "localqueue_do_put": ("op", "now", "queue", "jobs"),
@@ -37,6 +38,22 @@ BODIES = {
  localqueue_messages AS job INDEXED BY localqueue_lease ON queue=found AND state=3
  AND job.at=answer AND receipt=op||':'||id||':0'""",
 }
+
+# Putting one job in a group; the texts begin with the queue's name. ``found`` is the queue,
+# negative where the job is to be blocked.
+_PUT_IN_GROUP = [
+    f"""INSERT INTO localqueue_ops(op,at,verb,answer,found)
+ SELECT NEW.op,NEW.now,'put',max(NEW.now,1+{LAST_ID}),
+ iif(EXISTS(SELECT 1 FROM localqueue_messages INDEXED BY localqueue_head
+ WHERE queue=localqueue_queues.id AND grp=NEW.texts->>6 AND grp IS NOT NULL
+ AND state IN(0,1,3)),-id,id) FROM localqueue_queues WHERE name=NEW.texts->>0""",
+    """INSERT INTO localqueue_messages(id,queue,state,prio,since,at,created,payload,job_id,\
+max_retries,task,headers,grp)
+ SELECT answer,abs(found),iif(found<0,2,NEW.delay>0),NEW.prio,iif(NEW.delay,0,answer),
+ CASE WHEN NEW.delay THEN at+NEW.delay WHEN found<0 THEN 0 ELSE answer END,at,
+ NEW.texts->>1,NEW.texts->>2,NEW.texts->>3,NEW.texts->>4,NEW.texts->>5,NEW.texts->>6
+ FROM localqueue_ops WHERE op=NEW.op""",
+]
 
 # Claims of one queue, which are prepared in less time than one of several.
 _HEADS = f"""SELECT id FROM localqueue_messages INDEXED BY localqueue_ready
@@ -134,6 +151,10 @@ _LEAVE_GROUP = [
 ]
 
 TRIGGERS = {
+    "localqueue_put_in_group": (
+        "INSTEAD OF INSERT ON localqueue_do_put_in_group",
+        _PUT_IN_GROUP,
+    ),
     "localqueue_claim": ("INSTEAD OF INSERT ON localqueue_do_claim", _CLAIM),
     "localqueue_exchange": (
         "INSTEAD OF INSERT ON localqueue_do_exchange",
