@@ -155,7 +155,18 @@ def _keep_healthy(connection: BaseDatabaseWrapper) -> None:
         return
     if connection.vendor == "sqlite":
         connection.close_at = None
+        if connection.connection is not None and _was_closed(connection.connection):
+            connection.close()
     connection.close_if_unusable_or_obsolete()
+
+
+def _was_closed(connection: Any) -> bool:
+    """Whether a job closed the connection of ``sqlite3`` that is beneath Django's."""
+    try:
+        connection.total_changes  # noqa: B018
+    except connection.ProgrammingError:
+        return True
+    return False
 
 
 def _fail(running: Running, message: str) -> Settle:

@@ -125,6 +125,8 @@ def test_connections_of_a_thread_are_closed_when_it_ends(queue: SQLiteQueue) -> 
 class FakeConnection:
     """As much of a database connection as looking after it needs."""
 
+    connection = None
+
     def __init__(self, vendor: str, in_atomic_block: bool = False) -> None:
         self.vendor = vendor
         self.in_atomic_block = in_atomic_block

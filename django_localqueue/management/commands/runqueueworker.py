@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from django_localqueue.worker import Summary
 from django_localqueue.worker.limits import Limits
 from django_localqueue.worker.names import package_version
 from django_localqueue.worker.options import OPTIONS, Option, resolve
+
+logger = logging.getLogger("django_localqueue.worker")
 
 FORCED, USAGE, STORE, JOBS_FAILED = 1, 2, 3, 4
 
@@ -59,6 +62,13 @@ class Command(BaseCommand):
             action="store_true",
             help="Check settings, code and stores, and end: 0, 2 or 3.",
         )
+
+    #: Whether this process is the command's, and was not lent by ``call_command``.
+    _is_process = False
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        self._is_process = True
+        super().run_from_argv(argv)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
@@ -91,6 +101,9 @@ class Command(BaseCommand):
                 self._exit_now(FORCED)
         fail = plan.values["fail_on_error"] and plan.values["burst"] and end.summary.failed
         code = end.summary.exit_code or (JOBS_FAILED if fail else 0)
+        if self._is_process and (left := _threads_left()):
+            logger.warning("Jobs left threads that still run: %s.", ", ".join(left))
+            self._exit_now(code)
         if code:
             sys.exit(code)
 
@@ -180,6 +193,15 @@ def _add(parser: CommandParser, option: Option) -> None:
         )
     else:
         parser.add_argument(option.flag, type=parse, metavar=option.metavar, help=told)
+
+
+def _threads_left() -> list[str]:
+    """Return the names of threads that Python would wait for at its end."""
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if not thread.daemon and thread is not threading.main_thread()
+    ]
 
 
 def _reloads(values: dict[str, Any]) -> bool:
