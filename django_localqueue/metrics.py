@@ -112,9 +112,13 @@ class Metrics:
         )  # fmt: skip
         self._collector = QueueCollector()
         registry.register(self._collector)
-        task_started.connect(self._on_started, dispatch_uid=(_UID, id(self)))
-        task_finished.connect(self._on_finished, dispatch_uid=(_UID, id(self)))
-        job_retried.connect(self._on_retried, dispatch_uid=(_UID, id(self)))
+        for signal, receiver in (
+            (task_started, self._on_started),
+            (task_finished, self._on_finished),
+            (job_retried, self._on_retried),
+        ):
+            # Not weakly: who installs it in ready() keeps no reference to it.
+            signal.connect(receiver, weak=False, dispatch_uid=(_UID, id(self)))
 
     def close(self) -> None:
         """Measure no more."""

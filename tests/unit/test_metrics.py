@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,6 +75,19 @@ class TestPrometheus:
         for name, times in (("run", 2), ("wait", 1)):
             labels = {"queue": "default", "task": flaky}
             assert self.value(registry, f"localqueue_{name}_seconds_count", **labels) == times
+
+    def test_it_goes_on_where_nobody_keeps_what_install_returned(self) -> None:
+        from django_localqueue import metrics
+
+        registry = prometheus_client.CollectorRegistry()
+        number = id(metrics.install(registry))
+        gc.collect()
+        add.enqueue(1)
+        drain()
+        labels = {"queue": "default", "task": add.module_path, "outcome": "successful"}
+        assert self.value(registry, "localqueue_attempts_total", **labels) == 1
+        (installed,) = [one for one in gc.get_objects() if id(one) == number]
+        installed.close()
 
     def test_a_store_that_cant_be_opened_is_down(self, registry: Any) -> None:
         wrong = {"default": {"LOCATION": "/dev/null/no/folder"}}
