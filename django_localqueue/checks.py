@@ -469,6 +469,8 @@ def _unusable(folder: str) -> tuple[str, str] | None:
     parent = os.path.dirname(folder)
     if os.path.isdir(folder):
         if not os.access(folder, os.W_OK | os.X_OK):
+            if hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY:
+                return "on a read-only file system.", "Mount it writable, or move the folder."
             return "which can't be written.", f"Give this process' user the right: {folder}."
         if os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK):
             return (

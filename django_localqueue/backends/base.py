@@ -176,19 +176,21 @@ class BaseQueue(CoordinatingQueue):
                 even if it is purged by now, until ``forget_once``.
 
         Raises:
-            As ``put``; the message names the index of a refused job.
+            As ``put``; the message names the index of a refused job where there are several.
         """
+        jobs = jobs if isinstance(jobs, (list, tuple)) else list(jobs)
         messages: list[Message] = []
         plain = 0
         for index, job in enumerate(jobs):
+            where = f"job {index}: " if len(jobs) > 1 else ""
             if isinstance(job, NewJob):
-                messages.append(self._message(job, f"job {index}: "))
+                messages.append(self._message(job, where))
                 continue
             plain += 1
             try:
                 payload = self._payload(job)
             except InvalidInput as error:
-                raise type(error)(f"job {index}: {error}") from None
+                raise type(error)(f"{where}{error}") from None
             messages.append(Message(payload, None, 0, 0, None, None, None, None))
         if len(messages) > MAX_BATCH:
             raise InvalidInput(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError
+
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.management.code import has_tasks
 from django_localqueue.outbox import mover
@@ -37,6 +40,13 @@ class Outbox(Chore):
         try:
             while not ended.is_set() and mover.move(OUTBOX_STEP):
                 pass
+        except DatabaseError as error:
+            if missing := mover.without_table():
+                raise ImproperlyConfigured(
+                    f"The outbox has no table in the database {', '.join(missing)}: run migrate,"
+                    " with --database for each but 'default'."
+                ) from error
+            raise
         finally:
             keep_connections_healthy()
         return OUTBOX_INTERVAL

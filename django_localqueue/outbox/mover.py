@@ -50,6 +50,18 @@ def databases() -> list[str]:
     return [alias for alias in found if alias in connections]
 
 
+def without_table() -> list[str]:
+    """Return the aliases of ``databases`` where the outbox has not been migrated."""
+    from django_localqueue.outbox.models import OutboxJob
+
+    table = OutboxJob._meta.db_table
+    return [
+        alias
+        for alias in databases()
+        if table not in connections[alias].introspection.table_names()
+    ]
+
+
 def move(limit: int = 500) -> int:
     """Move up to ``limit`` jobs of each outbox to each queue; return how many.
 

@@ -163,6 +163,10 @@ class TestPutMany:
             queue.put_many([NewJob(1), NewJob(2, priority=101), NewJob(3)])
         assert queue.stats().ready == 0
 
+    def test_a_job_that_is_refused_alone_has_no_index(self, queue: BaseQueue) -> None:
+        with pytest.raises(InvalidInput, match=r"^priority"):
+            queue.put_many([NewJob(1, priority=1_000)])
+
     def test_groups_and_delays_hold_within_a_batch(self, queue: BaseQueue) -> None:
         ids = queue.put_many(
             [NewJob(1, group_id="g"), NewJob(2, group_id="g"), NewJob(3, delay=60)]

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,6 +183,14 @@ def test_e004_looks_at_the_default_lease_too(settings: Any, folder: Path) -> Non
     settings.LOCALQUEUE_WORKER = {"HEARTBEAT_INTERVAL": 60}
     with one_queue(folder):
         assert "a lease of 60 seconds" in run()["E004"].msg
+
+
+def test_a_read_only_file_system_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    with one_queue(folder):
+        assert "on a read-only file system" in run()["E001"].msg
 
 
 def test_a_backend_of_tasks_that_is_not_there_is_named(settings: Any, folder: Path) -> None:

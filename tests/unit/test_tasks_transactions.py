@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.test import override_settings
 
 from django_localqueue import queues
 from django_localqueue.exceptions import InvalidInput, StoreBusy
+from django_localqueue.management.chores import Outbox
 from django_localqueue.outbox import mover
 from django_localqueue.outbox.models import OutboxJob
 from django_localqueue.tasks import call, enqueue_many
@@ -334,3 +336,16 @@ def test_options_of_the_backend_are_checked(options: Any, words: list[str]) -> N
         assert all(word in text for word in words), text
         with pytest.raises(ImproperlyConfigured):
             add.using(priority=1).enqueue(1)
+
+
+@override_settings(TASKS=OUTBOX)
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_says_that_the_outbox_is_not_migrated() -> None:
+    with connections["default"].schema_editor() as editor:
+        editor.delete_model(OutboxJob)
+    try:
+        with pytest.raises(ImproperlyConfigured, match=r"in the database default: run migrate"):
+            Outbox().run("w1", threading.Event())
+    finally:
+        with connections["default"].schema_editor() as editor:
+            editor.create_model(OutboxJob)
