@@ -42,6 +42,7 @@ PAGES = {
     "processing": f"{BASE}/job/?state=processing",
     "acked": f"{BASE}/job/?state=acked",
     "errors": f"{BASE}/job/errors/",
+    "tasks": f"{BASE}/job/tasks/",
     "failed in a task": f"{BASE}/job/?state=failed&error=ValueError",
     "workers": f"{BASE}/worker/",
     "schedules": f"{BASE}/schedule/",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.utils import formats, timezone
+from django.utils.formats import localize
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
@@ -59,6 +60,15 @@ def in_row(error: ErrorRecord | None) -> str:
     if error is None:
         return "-"
     return in_line(": ".join(part for part in (error.error_class, error.message) if part))
+
+
+def duration(microseconds: float) -> str:
+    """Return how long something took, as exactly as anybody reads."""
+    if microseconds < 1_000_000:
+        return f"{localize(round(microseconds / 1_000, 1))} ms"
+    if microseconds < 60_000_000:
+        return f"{localize(round(microseconds / 1_000_000, 1))} s"
+    return age(datetime.timedelta(microseconds=microseconds))
 
 
 def short(place: str) -> str:

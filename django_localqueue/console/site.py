@@ -26,6 +26,7 @@ from django_localqueue.console.views.overview import (
     ResumeView,
 )
 from django_localqueue.console.views.schedules import ScheduleActView, SchedulesView
+from django_localqueue.console.views.tasks import TasksView
 from django_localqueue.console.views.workers import WorkerCommandView, WorkersView
 
 if TYPE_CHECKING:
@@ -84,11 +85,13 @@ class JobAdmin(ConsoleAdmin):
     jobs_view = JobsView
     job_view = JobView
     errors_view = ErrorsView
+    tasks_view = TasksView
 
     def get_urls(self) -> list[URLPattern]:
         return [
             self.route("", self.jobs_view, "job_changelist"),
             self.route("errors/", self.errors_view, "job_errors"),
+            self.route("tasks/", self.tasks_view, "job_tasks"),
             self.route("find/", FindJobView, "job_find"),
             self.route("act/", JobActView, "job_act"),
             self.route("export/", ExportView, "job_export"),

@@ -35,6 +35,7 @@ LISTS = {
     "ready": f"{BASE}/job/?state=ready",
     "processing": f"{BASE}/job/?state=processing",
     "errors": f"{BASE}/job/errors/",
+    "tasks": f"{BASE}/job/tasks/",
     "workers": f"{BASE}/worker/",
     "schedules": f"{BASE}/schedule/",
     "purge": f"{BASE}/queue/purge/?state=failed&age=0&unit=days",

@@ -55,7 +55,7 @@ class ErrorsView(ConsoleView):
             "as_of": str(page_time),
             "act_url": self.url("job_act"),
             "orders": self.orders(order),
-            "tabs": state_tabs(self, None),
+            "tabs": state_tabs(self, "errors"),
         }
         return self.render(_("Errors"), context, crumbs=[self.list_crumb("job")])
 

@@ -89,9 +89,12 @@ def do_label(record: JobRecord) -> str:
 NOT_KEPT = ("state", "reason", "failure", "error", "since", "until")
 
 
-def state_tabs(view: ConsoleView, current: State | None, query: str = "") -> list[dict[str, Any]]:
-    """Return a link for the errors and for each state, with ``query`` kept; None: the errors."""
-    tabs = [{"url": view.url("job_errors"), "label": _("Errors"), "is_current": current is None}]
+def state_tabs(view: ConsoleView, current: str, query: str = "") -> list[dict[str, Any]]:
+    """Return a link for the errors, the tasks and each state, there with ``query`` kept."""
+    tabs = [
+        {"url": view.url(f"job_{name}"), "label": label, "is_current": name == current}
+        for name, label in (("errors", _("Errors")), ("tasks", _("Tasks")))
+    ]
     for state in LISTED:
         kept = QueryDict(query, mutable=True)
         kept["state"] = state

@@ -165,12 +165,14 @@ def pages(id):
         (f"{OVERVIEW}default/change/", "view_queue"),
         (f"{OVERVIEW}purge/", "purge_queue"),
         (LIST, "view_job"),
+        (f"{LIST}errors/", "view_job"),
+        (f"{LIST}tasks/", "view_job"),
         (f"{LIST}find/?id={id}", "view_job"),
         (job_url("default", id), "view_job"),
     ]
 
 
-@pytest.mark.parametrize("index", range(6))
+@pytest.mark.parametrize("index", range(8))
 def test_a_page_is_refused_without_its_permission(index, mixed, login):
     address, needed = pages(mixed)[index]
     assert login().get(address).status_code == 403
@@ -179,7 +181,7 @@ def test_a_page_is_refused_without_its_permission(index, mixed, login):
     assert login(needed).get(address).status_code in (200, 302)
 
 
-@pytest.mark.parametrize("index", range(6))
+@pytest.mark.parametrize("index", range(8))
 def test_a_page_leads_who_is_no_staff_to_the_login(index, mixed, login):
     address, _needed = pages(mixed)[index]
     for client in (Client(), login(*OPERATOR, is_staff=False)):

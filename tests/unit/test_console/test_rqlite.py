@@ -38,6 +38,7 @@ def test_every_page_is_whole_over_a_cluster(cluster, fail, operator):
         OVERVIEW,
         f"{OVERVIEW}default/change/",
         f"{LIST}errors/",
+        f"{LIST}tasks/",
         job_url("default", id),
         *(f"{LIST}?state={state}" for state in ("failed", "ready", "delayed", "acked")),
     ):
