@@ -19,6 +19,7 @@ from django_localqueue.worker import Summary, Worker
 from django_localqueue.worker.board import Board
 from django_localqueue.worker.executor import Executor
 from django_localqueue.worker.health import Health, HealthFile, HealthServer
+from django_localqueue.worker.lifecycle import TellingWorker
 from django_localqueue.worker.limits import Limits
 from django_localqueue.worker.names import default_name
 
@@ -58,7 +59,7 @@ class Plan:
 
     def worker(self, name: str, **more: Any) -> Worker:
         """Return a worker as planned."""
-        return Worker(
+        return TellingWorker(
             self.queues,
             self.executor,
             self.heartbeat_interval,

@@ -7,6 +7,7 @@ It needs no Django settings and knows no SQL; what it knows of a queue is
 from __future__ import annotations
 
 from django_localqueue.worker.executor import Executor, Handler, HandlerExecutor, Running, current
+from django_localqueue.worker.lifecycle import worker_started, worker_stopped
 from django_localqueue.worker.summary import Summary
 from django_localqueue.worker.worker import Worker
 
@@ -18,4 +19,6 @@ __all__ = [
     "Summary",
     "Worker",
     "current",
+    "worker_started",
+    "worker_stopped",
 ]

@@ -38,10 +38,10 @@ def arguments(command: list[str]) -> list[str]:
     return command[3:]
 
 
-def unit() -> configparser.RawConfigParser:
+def ini(heading: str) -> configparser.RawConfigParser:
     parsed = configparser.RawConfigParser()
     parsed.optionxform = str  # type: ignore[assignment, method-assign]
-    parsed.read_string(block("systemd", "ini"))
+    parsed.read_string(block(heading, "ini"))
     return parsed
 
 
@@ -50,7 +50,7 @@ def run(code: list[str]) -> int:
 
 
 def test_the_unit_starts_a_worker_and_waits_longer_for_it_than_it_takes(site: Site) -> None:
-    service = unit()["Service"]
+    service = ini("systemd")["Service"]
     command = shlex.split(service["ExecStart"])
     worker = site.start(*arguments(command))
     worker.wait_for_log("serves default, emails")
@@ -63,7 +63,7 @@ def test_the_unit_starts_a_worker_and_waits_longer_for_it_than_it_takes(site: Si
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     text = block("systemd", "ini")
-    command = shlex.split(unit()["Service"]["ExecStart"])
+    command = shlex.split(ini("systemd")["Service"]["ExecStart"])
     path = tmp_path / "shop-worker.service"
     path.write_text(text.replace(command[0], sys.executable).replace("User=shop", "User=root"))
     done = subprocess.run(
@@ -71,6 +71,17 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     )
     own = [line for line in done.stderr.splitlines() if path.name in line]
     assert (done.returncode, own) == (0, [])
+
+
+def test_supervisord_is_told_the_same(site: Site) -> None:
+    program = ini("supervisord")["program:shop-worker"]
+    worker = site.start(*arguments(shlex.split(program["command"])))
+    worker.wait_for_log("serves default, emails")
+    worker.send(signal.Signals[f"SIG{program['stopsignal']}"])
+    assert worker.wait() == 0
+    # Every other end is one to start it again after; this one a restart doesn't mend.
+    assert int(program["exitcodes"]) == site.start("--queue", "nowhere").wait()
+    assert int(program["stopwaitsecs"]) > SHUTDOWN
 
 
 def test_the_container_is_healthy_as_long_as_its_worker_lives(site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import urllib.request
 from typing import Any
 
@@ -72,6 +73,23 @@ provider = TracerProvider()
 exporter = ConsoleSpanExporter(out=open(BASE_DIR / "spans", "a", buffering=1))
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
+"""
+
+
+HELD = """
+from django.dispatch import receiver
+from django_localqueue.worker import worker_started, worker_stopped
+
+
+@receiver(worker_started)
+def begin(worker, **kwargs):
+    ledger.write("started", worker.name)
+    raise RuntimeError("a receiver that breaks")
+
+
+@receiver(worker_stopped)
+def end(worker, summary, **kwargs):
+    ledger.write("stopped", worker.name, summary.done, summary.forced)
 """
 
 
@@ -183,3 +201,26 @@ def test_an_attempt_in_a_worker_is_of_the_trace_of_its_enqueue(site: Site) -> No
     assert put["parent_id"] == outer["context"]["span_id"]
     assert inner["attributes"]["localqueue.outcome"] == "ack"
     assert inner["attributes"]["localqueue.task"] == "shop.tasks.work"
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_each_process_tells_of_its_start_and_its_end(site: Site, processes: str) -> None:
+    site.append("tasks", HELD)
+    site.put("work", 1)
+    arguments = ("--name", "w", "--processes", processes)
+    assert site.start("--burst", *arguments).wait() == 0
+    names = ["w"] if processes == "1" else ["w/1", "w/2"]
+    assert sorted(site.ledger("started")) == names
+    ends = [line.split() for line in sorted(site.ledger("stopped"))]
+    assert [end[0] for end in ends] == names
+    assert sum(int(end[1]) for end in ends) == 1
+
+
+def test_a_worker_that_is_forced_to_end_tells_of_it(site: Site) -> None:
+    site.append("tasks", HELD)
+    site.put("wait_for_gate", "a")
+    worker = site.start("--name", "w")
+    site.wait_until(lambda: site.ledger("begun"), "the job")
+    worker.send(signal.SIGQUIT)
+    assert worker.wait() == 1
+    assert site.ledger("stopped") == ["w 0 True"]

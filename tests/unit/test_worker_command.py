@@ -65,13 +65,13 @@ def made_workers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The workers that the command makes; they don't run."""
     made: list[Any] = []
 
-    class Idle(running.Worker):
+    class Idle(running.TellingWorker):
         def run(self) -> Any:
             made.append(self)
             self.stop()
             return super().run()
 
-    monkeypatch.setattr(running, "Worker", Idle)
+    monkeypatch.setattr(running, "TellingWorker", Idle)
     return made
 
 
