@@ -138,8 +138,10 @@ def measure(client: Any, address: str, rounds: int) -> tuple[float, float]:
 
 def retry(client: Any, store: Path, number: int) -> str:
     """Retry so many jobs through the console beside a worker; say how long what took."""
+    from django_localqueue import queues
     from tests.unit.test_console.tools import Page
 
+    failed = queues["default"].stats().failed
     command = [sys.executable, "-c", WORKER, str(store)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
@@ -165,6 +167,7 @@ def retry(client: Any, store: Path, number: int) -> str:
         fields = Page(response.content.decode()).fields
         fields.pop("csrfmiddlewaretoken", None)
     took = time.perf_counter() - began
+    number = failed - queues["default"].stats().failed
     worker.terminate()
     acked, worst = worker.communicate(timeout=60)[0].split()[-2:]
     return (
