@@ -12,8 +12,8 @@ use std::time::Duration;
 use common::{options, settle};
 use model::{MAX_RETRIES, Model, Put};
 use native_engine::engine::{
-    Claim, Delivery, Durability, Finished, ManualClock, Message, Options, Source, State, Store,
-    Verb,
+    Claim, Delivery, Durability, Finished, Limits, ManualClock, Message, Options, Source, State,
+    Store, Verb,
 };
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
@@ -30,6 +30,7 @@ enum Step {
     Claim {
         want: usize,
         floor: i64,
+        most: Option<usize>,
     },
     /// Several verbs on deliveries given so far, and a claim, in one transaction.
     Exchange {
@@ -37,6 +38,10 @@ enum Step {
         want: usize,
     },
     Extend(usize, i64),
+    Progress(usize, Vec<u8>),
+    Edit(usize, Vec<u8>),
+    /// With the retention of the queue.
+    Prune(Option<i64>),
     Retry(usize),
     Cancel(usize),
     Purge {
@@ -56,13 +61,25 @@ fn put() -> impl Strategy<Value = Put> {
     let name = weighted(0.4, prop_oneof![3 => "[ab]", 1 => any::<String>()]);
     let group = weighted(0.6, prop_oneof![4 => "[xyz]", 1 => any::<String>()]);
     let delay = weighted(0.2, 1..3 * LEASE);
-    (payload, name, group, of(-100_i64..=100), delay).prop_map(
-        |(payload, name, group, priority, delay)| Put {
+    let options = (
+        any::<bool>(),
+        weighted(0.2, 0..2 * LEASE),
+        weighted(0.3, prop_oneof![3 => "[kl]", 1 => any::<String>()]),
+        prop_oneof![Just(0), 0..3 * LEASE],
+        weighted(0.2, 1..3 * LEASE),
+    );
+    (payload, name, group, of(-100_i64..=100), delay, options).prop_map(
+        |(payload, name, group, priority, delay, (once, expires, key, key_for, retention))| Put {
             payload,
             name,
             group,
             priority: priority.unwrap_or(0),
             delay: delay.unwrap_or(0),
+            once,
+            expires,
+            key,
+            key_for,
+            retention,
         },
     )
 }
@@ -77,10 +94,19 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => vec(put(), 1..4).prop_map(Step::Put),
         2 => vec(any::<u8>(), 0..20).prop_map(Step::PutOne),
-        6 => (1_usize..4, prop_oneof![3 => Just(-100_i64), 1 => -100_i64..=100])
-            .prop_map(|(want, floor)| Step::Claim { want, floor }),
+        6 => (
+            1_usize..4,
+            prop_oneof![3 => Just(-100_i64), 1 => -100_i64..=100],
+            weighted(0.2, 1_usize..4),
+        )
+            .prop_map(|(want, floor, most)| Step::Claim { want, floor, most }),
         8 => (settles, 0_usize..3).prop_map(|(settles, want)| Step::Exchange { settles, want }),
         2 => (any::<usize>(), 1..5 * LEASE).prop_map(|(job, micros)| Step::Extend(job, micros)),
+        1 => (any::<usize>(), vec(any::<u8>(), 0..20))
+            .prop_map(|(job, progress)| Step::Progress(job, progress)),
+        1 => (any::<usize>(), vec(any::<u8>(), 0..20))
+            .prop_map(|(job, payload)| Step::Edit(job, payload)),
+        1 => of(1..3 * LEASE).prop_map(Step::Prune),
         2 => any::<usize>().prop_map(Step::Retry),
         2 => any::<usize>().prop_map(Step::Cancel),
         1 => (0..3 * LEASE, any::<bool>())
@@ -100,6 +126,8 @@ struct Run {
     store: Arc<Store>,
     model: Model,
     given: Vec<Delivery>,
+    /// The wall clock went back: what is pruned once isn't looked at again at once.
+    stepped: bool,
 }
 
 impl Run {
@@ -107,25 +135,36 @@ impl Run {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let store = Store::open(Some(folder.path()), fast(&clock), &()).unwrap();
-        Self { folder, clock, store, model: Model::new(START, LEASE), given: Vec::new() }
+        Self {
+            folder,
+            clock,
+            store,
+            model: Model::new(START, LEASE),
+            given: Vec::new(),
+            stepped: false,
+        }
     }
 
     fn step(&mut self, step: &Step) {
         match step {
             Step::Put(puts) => self.put(puts),
             Step::PutOne(payload) => {
-                let put = Put {
-                    payload: payload.clone(),
-                    name: None,
-                    group: None,
-                    priority: 0,
-                    delay: 0,
-                };
+                let put = Put { payload: payload.clone(), ..Put::default() };
                 let id = self.store.put_one("q", payload, &()).unwrap();
                 assert_eq!(id, self.model.put(&put).0);
             }
-            Step::Claim { want, floor } => self.exchange(&[], *want, *floor),
-            Step::Exchange { settles, want } => self.exchange(settles, *want, -100),
+            Step::Claim { want, floor, most } => self.exchange(&[], *want, *floor, *most),
+            Step::Exchange { settles, want } => self.exchange(settles, *want, -100, None),
+            Step::Progress(job, progress) => self.progress(*job, progress),
+            Step::Edit(job, payload) => self.of_job(*job, |run, at, id| {
+                let done = run.store.edit("q", id, payload, &()).unwrap();
+                assert_eq!(done, Some(run.model.edit(at, payload)));
+            }),
+            Step::Prune(_) if self.stepped => {}
+            Step::Prune(retention) => {
+                let done = self.store.prune("q", *retention, usize::MAX, &()).unwrap();
+                assert_eq!(done, self.model.prune(*retention));
+            }
             Step::Extend(job, micros) => self.extend(*job, *micros),
             Step::Retry(job) => self.of_job(*job, |run, at, id| {
                 let done = run.store.retry_failed("q", id, &()).unwrap();
@@ -155,6 +194,7 @@ impl Run {
                 self.model.advance(*micros);
             }
             Step::SetWall(micros) => {
+                self.stepped |= *micros < 0;
                 self.clock.step_wall(*micros);
                 self.model.step_wall(*micros);
             }
@@ -182,6 +222,11 @@ impl Run {
                 group: put.group.as_deref(),
                 priority: put.priority,
                 delay: put.delay,
+                once: put.once,
+                expires: put.expires,
+                unique_key: put.key.as_deref(),
+                unique_for: put.key_for,
+                retention: put.retention,
                 ..Message::default()
             })
             .collect();
@@ -191,7 +236,13 @@ impl Run {
         }
     }
 
-    fn exchange(&mut self, settles: &[(usize, Verb, i64)], want: usize, floor: i64) {
+    fn exchange(
+        &mut self,
+        settles: &[(usize, Verb, i64)],
+        want: usize,
+        floor: i64,
+        most: Option<usize>,
+    ) {
         let mut settlements = Vec::new();
         let mut right = Vec::new();
         for (number, verb, delay) in settles.iter().filter(|_| !self.given.is_empty()) {
@@ -205,7 +256,11 @@ impl Run {
             queue: "q".to_owned(),
             lease: LEASE,
             max_retries: MAX_RETRIES,
-            limits: None,
+            limits: most.map(|most| Limits {
+                max_running: i64::try_from(most).ok(),
+                interval: 0,
+                burst: 1,
+            }),
         }];
         let claim =
             Claim { want, sources: &sources, round_robin: false, min_priority: floor, worker: "w" };
@@ -215,7 +270,7 @@ impl Run {
         for (told, right) in told.iter().zip(&right) {
             assert!(right.contains(told), "told {told:?}, and right is {right:?}");
         }
-        let line = self.model.claim(want, floor);
+        let line = self.model.claim(want, floor, most);
         let expected: Vec<i64> = line.iter().map(|at| self.model.jobs[*at].id).collect();
         assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), expected);
         for (at, job) in line.into_iter().zip(jobs) {
@@ -225,6 +280,19 @@ impl Run {
             known.given.last_mut().unwrap().receipt = job.receipt;
             self.given.push(job);
         }
+    }
+
+    fn progress(&mut self, number: usize, progress: &[u8]) {
+        if self.given.is_empty() {
+            return;
+        }
+        let (id, receipt) = {
+            let job = &self.given[number % self.given.len()];
+            (job.id, job.receipt)
+        };
+        let (told, _) = self.store.progress("q", id, receipt, progress, &()).unwrap();
+        let right = self.model.progress(id, receipt, progress);
+        assert!(right.contains(&told), "told {told:?}, and right is {right:?}");
     }
 
     fn extend(&mut self, number: usize, micros: i64) {
@@ -274,6 +342,7 @@ impl Run {
                 (record.state, record.attempts, record.reason.as_deref(), &record.payload),
                 (shown, job.attempts, job.reason, &job.payload),
             );
+            assert_eq!(record.progress, job.progress);
         }
     }
 }

@@ -39,6 +39,8 @@ def main() -> int:
     by_failpoint = {name: count for name, count in sorted(deaths.items()) if name != "outside"}
     print(f"killed from outside: {deaths['outside']}; by failpoint:")
     print("  " + (", ".join(f"{name} {count}" for name, count in by_failpoint.items()) or "none"))
+    never = [point for point in build.failpoints() if not deaths[point]]
+    print(f"never died of: {', '.join(never) or 'none'}")
     return conclude(f"seed {seed}, {deaths.total()} kills", problems)
 
 

@@ -83,6 +83,7 @@ class Operator(Client):
                 unique_key=unique,
                 expires=expires,
             )
+        self._own.put("nothing but a payload")
         for job in self._own.get_many(5, lease_seconds=LEASE_SECONDS):
             way = self.rng.choice([self._own.ack, self._own.fail, self._own.nack])
             way(job)

@@ -26,8 +26,13 @@ from tests.crash.clients import run as run_clients
 
 RULES = Rules(LEASE_SECONDS, MAX_RETRIES, margin=0.1, longest=60, refusals=("StoreBusy:",))
 MEMBERS = ("producer", "producer", "worker", "worker", "worker", "threads", "threads", "operator")
-#: Only hit where a store is opened; the first processes of a round race to make it.
-OPENING = ("open.checked", "open.tables_made", "open.boot_noted", "open.prepared", "shared.waiting")
+#: Only met while a store is new; the first processes of a round may all die at one of them.
+OPENING = (
+    "open.checked", "open.tables_made", "open.boot_noted", "open.prepared", "shared.waiting",
+    "log.room_made",
+)  # fmt: skip
+#: The beginnings of those that operators meet.
+OPERATING = ("repair.", "vacuum.", "checkpoint.", "groups.stepped_back", "put.one", "fork.")
 KILLS_A_ROUND = 40
 #: Of a hundred processes, those without a failpoint; an outside kill takes one of them first.
 UNARMED = 30
@@ -65,10 +70,10 @@ class Round:
 
     def run(self, kills: int) -> str:
         """Kill, let the rest finish, and audit; return a summary in a line."""
+        opening = self._seldom([point for point in OPENING if point in self._failpoints])
         try:
             for number, kind in enumerate(MEMBERS):
-                opening = [point for point in OPENING if point in self._failpoints]
-                self._start(f"{kind}{number}", kind, opening if number % 2 else None)
+                self._start(f"{kind}{number}", kind, opening)
             self._kill(kills)
         finally:
             self._end_all()
@@ -114,14 +119,23 @@ class Round:
         for who in ledgers(member.name, member.kind):
             self._ledger.note("killed", who=f"{who}/{member.pid}")
 
-    def _start(self, name: str, kind: str, points: list[str] | None = None) -> None:
-        failpoint, count = "", 1
-        if points:
-            failpoint = self._rng.choice(points)
-        elif self._failpoints and self._rng.random() * 100 >= UNARMED:
-            some = self._rng.sample(self._failpoints, 3)
-            failpoint = min(some, key=lambda point: self._before[point] + self.deaths[point])
-            count = 1 + int(self._rng.lognormvariate(1, 1))
+    def _seldom(self, points: list[str]) -> str:
+        """Return one that was met seldom, among some."""
+        some = self._rng.sample(points, min(3, len(points)))
+        return min(some, key=self._met, default="")
+
+    def _met(self, point: str) -> int:
+        return self._before[point] + self.deaths[point]
+
+    def _start(self, name: str, kind: str, failpoint: str = "") -> None:
+        count = 1
+        if not failpoint and self._rng.random() * 100 >= UNARMED:
+            operates = kind == "operator"
+            failpoint = self._seldom(
+                [point for point in self._failpoints if point.startswith(OPERATING) == operates]
+            )
+            if self._met(failpoint):
+                count += int(self._rng.lognormvariate(1, 1))
         seed = self._rng.random()
         pid = self._fork(name, lambda: self._be(name, kind, failpoint, count, seed))
         self._members[pid] = Member(name, kind, pid, failpoint)

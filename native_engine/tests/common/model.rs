@@ -1,6 +1,6 @@
 //! The queue's rules in plain Rust, without a file: what the engine is held against.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use native_engine::engine::{LeaseLoss, State, Verb};
 
@@ -25,6 +25,7 @@ pub(crate) struct Job {
     pub(crate) attempts: i64,
     pub(crate) reason: Option<&'static str>,
     pub(crate) given: Vec<Given>,
+    pub(crate) progress: Option<Vec<u8>>,
     priority: i64,
     group: Option<String>,
     /// Since when it waits by itself, without regard to its group.
@@ -33,16 +34,26 @@ pub(crate) struct Job {
     since: i64,
     finished: i64,
     cancelled: bool,
+    expires: Option<i64>,
+    /// Its unique key, and until when it holds it, where it does.
+    key: Option<String>,
+    holds: Option<i64>,
+    retention: Option<i64>,
 }
 
 /// What is put.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Put {
     pub(crate) payload: Vec<u8>,
     pub(crate) name: Option<String>,
     pub(crate) group: Option<String>,
     pub(crate) priority: i64,
     pub(crate) delay: i64,
+    pub(crate) once: bool,
+    pub(crate) expires: Option<i64>,
+    pub(crate) key: Option<String>,
+    pub(crate) key_for: i64,
+    pub(crate) retention: Option<i64>,
 }
 
 /// One queue; its jobs in the order of their ids.
@@ -55,6 +66,8 @@ pub(crate) struct Model {
     last: i64,
     /// When each group was last served, as its leads hand it on.
     served: HashMap<String, i64>,
+    /// The names that were put once.
+    once: HashSet<String>,
 }
 
 impl Model {
@@ -67,6 +80,7 @@ impl Model {
             lease,
             last: 0,
             served: HashMap::new(),
+            once: HashSet::new(),
         }
     }
 
@@ -101,10 +115,17 @@ impl Model {
 
     /// The id of the job, and whether it is new.
     pub(crate) fn put(&mut self, put: &Put) -> (i64, bool) {
-        if put.name.is_some()
-            && let Some(job) = self.jobs.iter().find(|job| job.name == put.name)
-        {
-            return (job.id, false);
+        if let Some(name) = &put.name {
+            let was_put = put.once && !self.once.insert(name.clone());
+            if let Some(job) = self.jobs.iter().find(|job| job.name == put.name) {
+                return (job.id, false);
+            }
+            if was_put {
+                return (0, false);
+            }
+        }
+        if let Some(id) = put.key.as_deref().and_then(|key| self.holder(key)) {
+            return (id, false);
         }
         self.last = self.wall.max(self.last + 1);
         let due = (put.delay > 0).then_some(self.wall + put.delay);
@@ -123,9 +144,28 @@ impl Model {
             since: 0,
             finished: 0,
             cancelled: false,
+            progress: None,
+            expires: put.expires.map(|expires| self.wall + expires),
+            key: put.key.clone(),
+            holds: put.key.as_ref().map(|_| self.wall + put.key_for),
+            retention: put.retention,
         });
         self.arrive(self.jobs.len() - 1);
         (self.last, true)
+    }
+
+    /// Who holds a key; a finished job lets it go once its time is over.
+    fn holder(&mut self, key: &str) -> Option<i64> {
+        let job = self
+            .jobs
+            .iter_mut()
+            .find(|job| job.holds.is_some() && job.key.as_deref() == Some(key))?;
+        let is_finished = matches!(job.state, State::Acked | State::Failed);
+        if is_finished && job.holds.is_some_and(|until| until <= self.wall) {
+            job.holds = None;
+            return None;
+        }
+        Some(job.id)
     }
 
     fn arrive(&mut self, at: usize) {
@@ -181,6 +221,7 @@ impl Model {
             self.served.insert(group.clone(), job.since);
         }
         (job.state, job.reason, job.finished) = (state, reason, self.wall);
+        job.holds = job.holds.filter(|until| *until > self.wall);
         if let Some(group) = job.group.clone() {
             self.choose_lead(&group);
         }
@@ -237,8 +278,8 @@ impl Model {
         late.len().min(limit)
     }
 
-    /// Hands out up to `want` jobs, in order; the caller notes their receipts.
-    pub(crate) fn claim(&mut self, want: usize, floor: i64) -> Vec<usize> {
+    /// Hands out up to `want` jobs, in order, so that `most` run; the caller notes their receipts.
+    pub(crate) fn claim(&mut self, want: usize, floor: i64, most: Option<usize>) -> Vec<usize> {
         if self.paused || want == 0 {
             return Vec::new();
         }
@@ -247,6 +288,29 @@ impl Model {
         {
             self.make_ready(at);
         }
+        let running = self.jobs.iter().filter(|job| job.state == State::Processing).count();
+        let want = most.map_or(want, |most| want.min(most.saturating_sub(running)));
+        let mut taken = Vec::new();
+        while taken.len() < want {
+            let line = self.line(want - taken.len(), floor);
+            if line.is_empty() {
+                break;
+            }
+            for at in line {
+                let job = &self.jobs[at];
+                if job.attempts == 0 && job.expires.is_some_and(|until| until <= self.wall) {
+                    self.finish(at, State::Failed, Some("expired"));
+                } else {
+                    self.hand_out(at);
+                    taken.push(at);
+                }
+            }
+        }
+        taken
+    }
+
+    /// The first `count` jobs that are ready, in their order.
+    fn line(&self, count: usize, floor: i64) -> Vec<usize> {
         let mut line: Vec<usize> = (0..self.jobs.len())
             .filter(|at| self.jobs[*at].state == State::Ready && self.jobs[*at].priority >= floor)
             .collect();
@@ -254,24 +318,25 @@ impl Model {
             let job = &self.jobs[*at];
             (-job.priority, job.since, job.id)
         });
-        line.truncate(want);
-        let stamp = self.stamp();
-        for at in &line {
-            let job = &mut self.jobs[*at];
-            job.state = State::Processing;
-            job.attempts += 1;
-            job.given.push(Given {
-                receipt: 0,
-                deadline: self.boot + self.lease,
-                ended: None,
-                answerable: true,
-            });
-            if let Some(group) = &job.group {
-                job.own = stamp;
-                self.served.insert(group.clone(), stamp);
-            }
-        }
+        line.truncate(count);
         line
+    }
+
+    fn hand_out(&mut self, at: usize) {
+        let stamp = self.stamp();
+        let job = &mut self.jobs[at];
+        job.state = State::Processing;
+        job.attempts += 1;
+        job.given.push(Given {
+            receipt: 0,
+            deadline: self.boot + self.lease,
+            ended: None,
+            answerable: true,
+        });
+        if let Some(group) = &job.group {
+            job.own = stamp;
+            self.served.insert(group.clone(), stamp);
+        }
     }
 
     /// Which answers to an old receipt are right.
@@ -346,6 +411,29 @@ impl Model {
         vec![None]
     }
 
+    pub(crate) fn progress(
+        &mut self,
+        id: i64,
+        receipt: i64,
+        progress: &[u8],
+    ) -> Vec<Option<LeaseLoss>> {
+        let Some(at) = self.position(id) else { return vec![Some(LeaseLoss::Unknown)] };
+        if !self.is_live(at, receipt) {
+            return Self::lost(&self.jobs[at], receipt, None);
+        }
+        self.jobs[at].progress = Some(progress.to_vec());
+        vec![None]
+    }
+
+    pub(crate) fn edit(&mut self, at: usize, payload: &[u8]) -> bool {
+        let job = &mut self.jobs[at];
+        if matches!(job.state, State::Processing | State::Acked) {
+            return false;
+        }
+        job.payload = payload.to_vec();
+        true
+    }
+
     pub(crate) fn retry(&mut self, at: usize) -> bool {
         let stamp = self.stamp();
         let job = &mut self.jobs[at];
@@ -356,9 +444,16 @@ impl Model {
         if let Some(last) = job.given.last_mut() {
             last.answerable = false;
         }
+        job.expires = None;
+        let key = job.key.clone();
         self.arrive(at);
         if self.jobs[at].state == State::Ready {
             self.jobs[at].since = stamp;
+        }
+        if let Some(key) = key
+            && self.holder(&key).is_none()
+        {
+            self.jobs[at].holds = Some(0);
         }
         true
     }
@@ -378,6 +473,17 @@ impl Model {
             let finished =
                 job.state == State::Acked || (include_failed && job.state == State::Failed);
             !(finished && job.finished <= before)
+        });
+        count - self.jobs.len()
+    }
+
+    /// Removes what is acked and was kept as long as it, or else the queue, asks for.
+    pub(crate) fn prune(&mut self, retention: Option<i64>) -> usize {
+        let count = self.jobs.len();
+        self.jobs.retain(|job| {
+            let kept = job.retention.or(retention);
+            !(job.state == State::Acked
+                && kept.is_some_and(|kept| job.finished + kept <= self.wall))
         });
         count - self.jobs.len()
     }
