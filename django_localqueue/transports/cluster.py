@@ -12,7 +12,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
 from django_localqueue.exceptions import InvalidInput, OutcomeUnknown
@@ -254,6 +254,13 @@ class Cluster:
             node.unknown += 1
 
 
+#: That one node doesn't answer is no reason: a call ends so when none could take it.
+NO_MAJORITY = (
+    "No node took the request in time; a cluster works while more than half of its nodes run and"
+    " reach each other"
+)
+
+
 class _Attempts:
     """What has been tried for one call."""
 
@@ -267,6 +274,7 @@ class _Attempts:
         self._pause = FIRST_PAUSE
         self._last: tuple[Node, Failed] | None = None
         self._unknown = False
+        self._is_strange = False  # whether the last failure is a leader that isn't listed
 
     @property
     def has_failed(self) -> bool:
@@ -292,11 +300,13 @@ class _Attempts:
         )
         self.tried.add(node)
         self._last = (node, Failed("not applied", "retry", text))
+        self._is_strange = True
 
     def fail(self, node: Node, failed: Failed, nodes: int) -> None:
         """Remember a failure; raise if sending again is useless or not allowed."""
         self.tried.add(node)
         self._last = (node, failed)
+        self._is_strange = False
         self._unknown = self._unknown or failed.outcome == "unknown"
         if failed.then == "other node":
             self.refused[node] = failed
@@ -318,7 +328,10 @@ class _Attempts:
     def give_up(self) -> NoReturn:
         """Raise what the last failure was: the deadline has passed."""
         assert self._last is not None, "a deadline passes after a failed attempt"
-        self._raise(*self._last)
+        node, failed = self._last
+        if failed.error is errors.ClusterUnavailable and not self._is_strange:
+            failed = replace(failed, text=f"{failed.text}. {NO_MAJORITY}")
+        self._raise(node, failed)
 
     def _raise(self, node: Node, failed: Failed) -> NoReturn:
         message = f"{node.url}: {failed.text}"
