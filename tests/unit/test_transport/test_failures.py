@@ -206,7 +206,7 @@ def test_a_cluster_that_is_away_is_given_up_at_the_deadline(
     for node in range(3):
         cluster.stop(node)
     began = time.monotonic()
-    with pytest.raises(errors.ClusterUnavailable, match="no connection.*more than half of its"):
+    with pytest.raises(errors.ClusterUnavailable, match=r"no connection.*more than half of its"):
         connect(cluster.urls, timeouts=SHORT, wait=0.5)
     assert time.monotonic() - began < 10
 
