@@ -515,7 +515,8 @@ fn only_one_interpreter(py: Python<'_>) -> PyResult<()> {
     Err(PyImportError::new_err("another interpreter of this process uses it already"))
 }
 
-#[pymodule]
+// Nobody has tried it without a GIL: an interpreter that can do without turns it on for this module.
+#[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     only_one_interpreter(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
