@@ -208,6 +208,36 @@ def test_a_job_is_retried_by_the_keyboard_alone(pages, open_page):
     page.wait_for_selector(".messagelist >> text=Retried 1 failed job.")
 
 
+#: Marks each thing to press or fill in, and takes the mark off where the focus is to be seen.
+MARK = """() => {
+  const things = '.lq :is(a[href], button, input:not([type=hidden]), select, summary, textarea)';
+  const seen = [...document.querySelectorAll(things)].filter(one => one.checkVisibility());
+  seen.forEach(one => { one.dataset.unreached = ''; });
+  document.addEventListener('focusin', event => {
+    const style = getComputedStyle(event.target);
+    const isVisible = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
+    if (isVisible) delete event.target.dataset.unreached;
+  });
+  return seen.length;
+}"""
+
+
+@pytest.mark.parametrize("name", ["overview", "dead-letters", "errors", "job", "workers", "edit"])
+def test_every_action_is_reached_by_tab_and_the_focus_is_visible(name, pages, open_page):
+    page = open_page()
+    page.goto(pages[name])
+    for details in page.query_selector_all(".lq details"):
+        details.evaluate("element => { element.open = true; }")
+    number = page.evaluate(MARK)
+    assert number > 3
+    for _ in range(number + 60):  # the admin's own links come first
+        page.keyboard.press("Tab")
+        if page.locator("[data-unreached]").count() == 0:
+            break
+    left = page.locator("[data-unreached]").evaluate_all("all => all.map(one => one.outerHTML)")
+    assert left == []
+
+
 def test_a_watched_page_reads_itself_again_until_the_box_is_cleared(settings, pages, open_page):
     settings.LOCALQUEUE_CONSOLE = {"REFRESH_SECONDS": 1}
     page = open_page()
