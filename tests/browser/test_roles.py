@@ -275,7 +275,6 @@ def test_a_role_is_offered_what_it_may_do_and_that_works(
     if role != "superuser":
         user.user_permissions.set(Permission.objects.filter(codename__in=may))
     page = open_page(role)
-    page.set_default_timeout(10_000)
     wrong = []
     for name, deed in DEEDS.items():
         empty()
