@@ -223,7 +223,8 @@ class Cluster:
             self.nodes.leader = node
 
     def _to(self, node: Node, call: Call, forwarded: bool, left: float) -> Request:
-        options = [] if call.reads else ["transaction"]
+        # One statement is a transaction by itself, which costs each node less.
+        options = [] if call.reads or len(call.statements) == 1 else ["transaction"]
         if call.level is not None:
             options.append(f"level={call.level}")
         if not forwarded and call.level != "none":

@@ -257,6 +257,9 @@ class Audit:
         record = next(iter(self._records.get(put.key, ())), None)
         if self._queue and record is not None and record["reason"] == "exhausted":
             return record["finished"] or INFINITY
+        if not ends and self._repairs.of("purge", put.key):
+            # Exhausted when its last lease ran out, and no record tells it any more.
+            return max(map(_end, self._by_key.get(put.key, ())), default=INFINITY)
         return min(ends, default=INFINITY)
 
     def _settling(self) -> None:

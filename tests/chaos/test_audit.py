@@ -173,6 +173,17 @@ def test_a_group_out_of_order_is_seen() -> None:
     assert story.problems(record("a"), record("b")) == ["In g, b was delivered before a was done"]
 
 
+@pytest.mark.parametrize(("at", "wrong"), [(6.0, False), (4.0, True)])
+def test_the_group_of_a_job_that_was_used_up_and_purged_goes_on_after_its_last_lease(
+    at: float, wrong: bool
+) -> None:
+    story = Story().put("a", 1, group="g").put("b", 1.5, group="g")
+    story.take("a", 2, "r", group="g").act("purge", 8, "a")
+    story.take("b", at, "s", "worker1", group="g").settle("s", at + 0.5, who="worker1")
+    found = story.problems(record("b"))
+    assert ("In g, b was delivered before a was done" in found) == wrong
+
+
 def test_a_job_ended_twice_is_seen() -> None:
     story = done().take("a", 3, "s", "worker1").settle("s", 4, who="worker1")
     assert "a was ended 2 times" in story.problems(record("a"))

@@ -166,11 +166,11 @@ class Claim:
             return None
         claim = self._claim(op, now, boot, want, again=False)
         place = len(short) + len(promote)
-        return [
-            *short,
-            *promote,
-            *claim,
-        ], lambda results: statements.facts(results[place].rows) if claim else []
+
+        def read(results: Sequence[Result]) -> list[list[Any]]:
+            return statements.facts(results[place].rows) if claim else []
+
+        return [*short, *promote, *claim], read
 
     def _claim(self, op: str, now: int, boot: int, want: int, *, again: bool) -> list[Statement]:
         if not want:

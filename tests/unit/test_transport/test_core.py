@@ -85,12 +85,19 @@ class Talk:
 
 
 def test_a_write_is_one_transaction_sent_to_the_leader_only() -> None:
-    talk = Talk([DONE])
-    [result] = talk.write(["INSERT INTO t VALUES (?)", 1])
+    talk = Talk([answer({"results": [{"rows_affected": 1}, {}]})])
+    statements = [["INSERT INTO t VALUES (?)", 1], ["DELETE FROM t"]]
+    result, _ = talk.run(talk.cluster.execute(statements, repeatable=False))
     assert result.rows_affected == 1
     [request] = talk.requests
     assert request.url == "http://a:4001/db/execute?transaction&redirect"
-    assert json.loads(request.body) == [["INSERT INTO t VALUES (?)", 1]]
+    assert json.loads(request.body) == statements
+
+
+def test_one_statement_is_a_transaction_by_itself() -> None:
+    talk = Talk([DONE])
+    talk.write(["INSERT INTO t VALUES (?)", 1])
+    assert talk.requests[0].url == "http://a:4001/db/execute?redirect"
 
 
 def test_missing_keys_mean_zero_and_no_rows() -> None:
