@@ -109,7 +109,6 @@ def _steady(rows: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _tasks(rows: list[dict[str, Any]]) -> list[list[str]]:
-    ours = next((row for row in rows if row["system"] == "ours"), {})
     lines = [
         [
             "system",
@@ -127,9 +126,7 @@ def _tasks(rows: list[dict[str, Any]]) -> list[list[str]]:
     for row in rows:
         line = [row["system"], _number(row, "enqueues")]
         for figure in ("noop", "write"):
-            both = figure in ours and figure in row
-            ratio = f"{ours[figure] / row[figure]:.1f}" if both else ""
-            line += [_number(row, figure), ratio]
+            line += [_number(row, figure), _number(row, f"{figure}_ratio", 1)]
         line.append(f"{_number(row, 'wake_median_ms', 2)} / {_number(row, 'wake_worst_ms', 2)}")
         line += [_number(row, "idle_percent", 2), _number(row, "rss_mib", 1), _again(row)]
         lines.append(line)

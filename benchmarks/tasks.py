@@ -150,6 +150,10 @@ def measured(names: list[str], given: argparse.Namespace, folder: Path) -> list[
             row.update(_kept(kill.result))
     for row, bench in zip(rows, benches, strict=True):
         row.update(_kept(bench.row))
+    ours = next((row for row in rows if row["system"] == "ours"), {})
+    for row in rows:
+        for rate in {"noop", "write"} & ours.keys() & row.keys():
+            row[f"{rate}_ratio"] = ours[rate] / row[rate]
     return rows
 
 

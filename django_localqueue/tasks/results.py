@@ -204,13 +204,14 @@ def make(
     worker_ids: Sequence[str] = (),
 ) -> LocalTaskResult:
     """Return a result; times in microseconds. Its arguments are normalized to JSON."""
+    started_at = when(started[0]) if started else None
     return LocalTaskResult(
         task=task,
         id=id,
         status=status,
         enqueued_at=when(enqueued_at),
-        started_at=when(started[0]) if started else None,
-        last_attempted_at=when(started[-1]) if started else None,
+        started_at=started_at,
+        last_attempted_at=when(started[-1]) if len(started) > 1 else started_at,
         finished_at=when(finished_at),
         args=args,
         kwargs=kwargs,
