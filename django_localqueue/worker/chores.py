@@ -105,6 +105,16 @@ def doing(chores: Sequence[Chore], worker: str) -> Iterator[None]:
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
+def do_once(chores: Iterable[Chore], worker: str) -> None:
+    """Do each chore once, now; one that fails is logged."""
+    for chore in chores:
+        try:
+            chore.run(worker, threading.Event())
+        except Exception as error:
+            logger.warning("The chore %r failed: %s", chore.name, error)
+            logger.debug("The chore %r failed:", chore.name, exc_info=True)
+
+
 def _do(chore: Chore, worker: str, ended: threading.Event) -> None:
     trouble = Throttle()
     pause = 0.0

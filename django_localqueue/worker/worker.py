@@ -19,7 +19,7 @@ from django_localqueue.records import WorkerState
 from django_localqueue.worker import signals
 from django_localqueue.worker.board import ENDED, RECYCLED, UNKNOWN, Board
 from django_localqueue.worker.burst import Burst
-from django_localqueue.worker.chores import Chore, Prune, Reclaim, doing
+from django_localqueue.worker.chores import Chore, Prune, Reclaim, do_once, doing
 from django_localqueue.worker.claimer import Claimer
 from django_localqueue.worker.counts import Counts
 from django_localqueue.worker.executor import (
@@ -194,6 +194,9 @@ class Worker:
             try:
                 heartbeat.start()
                 reporter.start()
+                if self.burst:
+                    # What waits in an outbox or is due by a schedule belongs to the burst.
+                    do_once(self.chores, self.name)
                 stack.enter_context(doing(chores, self.name))
                 for thread in threads:
                     thread.start()
