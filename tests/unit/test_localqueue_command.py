@@ -237,7 +237,7 @@ class TestSchedule:
         assert answer("schedule", "resume", "nightly")["nightly"].endswith("T03:00:00+00:00")
         assert not queues["default"].schedules()[0].paused
 
-    def test_an_unknown_one_ends_with_2_and_the_known(self) -> None:
+    def test_an_unknown_one_ends_with_1_and_the_known(self) -> None:
         code, message = refused("schedule", "run", "nobody")
         assert code == 1
         assert "nightly" in message
