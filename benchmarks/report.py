@@ -124,7 +124,7 @@ def _tasks(rows: list[dict[str, Any]]) -> list[list[str]]:
         ]
     ]
     for row in rows:
-        line = [row["system"], _number(row, "enqueues")]
+        line = [row["contestant"], _number(row, "enqueues")]
         for figure in ("noop", "write"):
             line += [_number(row, figure), _number(row, f"{figure}_ratio", 1)]
         line.append(f"{_number(row, 'wake_median_ms', 2)} / {_number(row, 'wake_worst_ms', 2)}")

@@ -143,14 +143,14 @@ class Bench:
 def measured(names: list[str], given: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """Return a row a system; one that fails is told of in its row."""
     benches = [Bench(name, given, folder) for name in names]
-    rows = [{"section": "tasks", "durability": "", "system": name} for name in names]
+    rows = [{"section": "tasks", "durability": "", "contestant": name} for name in names]
     with ThreadPoolExecutor(len(benches)) as pool:  # most of it is waiting: all at once
         kills = [pool.submit(bench.kill) for bench in benches if "kill" in given.figures]
         for row, kill in zip(rows, kills, strict=False):
             row.update(_kept(kill.result))
     for row, bench in zip(rows, benches, strict=True):
         row.update(_kept(bench.row))
-    ours = next((row for row in rows if row["system"] == "ours"), {})
+    ours = next((row for row in rows if row["contestant"] == "ours"), {})
     for row in rows:
         for rate in {"noop", "write"} & ours.keys() & row.keys():
             row[f"{rate}_ratio"] = ours[rate] / row[rate]
