@@ -19,7 +19,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules, import_string
 
-from django_localqueue import conf
+from django_localqueue import conf, folders
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.sqlite import SQLiteQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
@@ -29,14 +29,6 @@ TAG = "localqueue"
 FILES_TAG = "localqueue_files"
 TASK_BACKEND = "django_localqueue.tasks.LocalQueueBackend"
 TASK_BACKENDS = (TASK_BACKEND, "django_localqueue.tasks.backend.LocalQueueBackend")
-MOUNTS = "/proc/self/mountinfo"
-NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        *("9p", "afs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
-        *("glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs"),
-        "vboxsf",
-    }
-)
 
 Apps = Sequence[AppConfig] | None
 
@@ -193,7 +185,7 @@ def check_locations(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                     id="django_localqueue.W012",
                 )
             )
-        problem = _unusable(folder)
+        problem = folders.unusable(folder)
         if problem:
             messages.append(
                 Error(
@@ -213,8 +205,8 @@ def check_locations(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                     id="django_localqueue.E007",
                 )
             )
-        kind = _file_system(folder)
-        if kind in NETWORK_FILE_SYSTEMS:
+        kind = folders.file_system(folder)
+        if kind in folders.NETWORK_FILE_SYSTEMS:
             messages.append(
                 Warning(
                     f"{where} is {folder!r}, on a network file system ({kind}).",
@@ -225,7 +217,7 @@ def check_locations(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
             )
         for name in ("MEDIA_ROOT", "STATIC_ROOT"):
             root = conf.setting(name)
-            if root and _is_inside(folder, os.fspath(root)):
+            if root and folders.is_inside(folder, os.fspath(root)):
                 messages.append(
                     Warning(
                         f"{where} is {folder!r}, inside {name}: its file may be served to anybody.",
@@ -461,52 +453,6 @@ def _folders() -> Iterator[tuple[str, str, str]]:
         if folder not in seen:
             seen.add(folder)
             yield queue.alias, given, folder
-
-
-def _unusable(folder: str) -> tuple[str, str] | None:
-    """Return what is wrong with the folder and the mend; nothing is made or opened."""
-    file = os.path.join(folder, conf.FILE_NAME)
-    parent = os.path.dirname(folder)
-    if os.path.isdir(folder):
-        if not os.access(folder, os.W_OK | os.X_OK):
-            if hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY:
-                return "on a read-only file system.", "Mount it writable, or move the folder."
-            return "which can't be written.", f"Give this process' user the right: {folder}."
-        if os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK):
-            return (
-                f"and its {conf.FILE_NAME} can't be written.",
-                f"Give this user the right: {file}.",
-            )
-        return None
-    if os.path.lexists(folder):
-        return "which is not a folder.", "LOCATION is a folder; the file is made in it."
-    if not os.path.isdir(parent):
-        return "whose parent is missing.", f"Make the folder {parent}, or correct LOCATION."
-    if not os.access(parent, os.W_OK | os.X_OK):
-        return "which is missing and can't be made.", f"Make it, or let this user write {parent}."
-    return None
-
-
-def _file_system(folder: str) -> str:
-    """Return the type of the file system under the folder; empty where that can't be known."""
-    try:
-        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
-            lines = mounts.read().splitlines()
-    except OSError:
-        return ""
-    best, kind = "", ""
-    for line in lines:
-        mount, _, rest = line.partition(" - ")
-        point = mount.split()[4].replace("\\040", " ")
-        if len(point) >= len(best) and _is_inside(folder, point):
-            best, kind = point, rest.split()[0]
-    return kind
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    folder = os.path.realpath(folder)
-    path = os.path.realpath(path)
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _atomic_requests() -> str | None:

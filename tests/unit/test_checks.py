@@ -18,7 +18,7 @@ from django.core.checks import CheckMessage
 from django.core.management import call_command
 from django.test import override_settings
 
-from django_localqueue import checks, conf
+from django_localqueue import checks, conf, folders
 from tests.fakes.rqlite import FakeCluster
 from tests.unit.calls import call_unprivileged
 
@@ -351,7 +351,7 @@ def test_w001_location_is_on_a_network_file_system(
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS.format(tmp_path))
     (tmp_path / name).mkdir()
-    monkeypatch.setattr(checks, "MOUNTS", str(mounts))
+    monkeypatch.setattr(folders, "MOUNTS", str(mounts))
     with one_queue(tmp_path / name / "store"):
         found = run()
     assert ("W001" in found) is network
@@ -362,7 +362,7 @@ def test_w001_location_is_on_a_network_file_system(
 def test_w001_a_system_without_mountinfo_is_no_fault(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "MOUNTS", str(folder / "missing"))
+    monkeypatch.setattr(folders, "MOUNTS", str(folder / "missing"))
     with one_queue(folder):
         assert run() == {}
 
