@@ -149,15 +149,15 @@ def until_served(process: subprocess.Popen[str]) -> tuple[str, str, str]:
     return site, password, said
 
 
-def logged_in(site: str, password: str) -> urllib.request.OpenerDirector:
-    """Return a browser that is logged in as the demo's operator."""
+def logged_in(site: str, password: str, user: str = "operator") -> urllib.request.OpenerDirector:
+    """Return a browser that is logged in as a user of the demo."""
     cookies = CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
     browser.open(f"{site}/admin/login/").close()
     (token,) = [cookie.value for cookie in cookies if cookie.name == "csrftoken"]
     fields = {
         "csrfmiddlewaretoken": token,
-        "username": "operator",
+        "username": user,
         "password": password,
         "next": "/admin/",
     }

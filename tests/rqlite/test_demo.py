@@ -136,7 +136,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         site, password, said = until_served(process)
         for queue in queues:
             queue.close()
-        browser = logged_in(site, password)
+        browser = logged_in(site, password, "admin")  # an operator may not purge
         yield Run(process, folder, base / "state", temporary, urls, killed, said, site, browser)
 
 
