@@ -205,8 +205,10 @@ def test_told_to_stop_it_does_not_start_anew(site: Site, processes: str) -> None
 def test_a_flag_comes_before_the_environment_and_that_before_settings(site: Site) -> None:
     site.append("settings", "LOCALQUEUE_WORKER |= {'THREADS': 2, 'NAME': 'set', 'BURST': True}")
     variables = {"LOCALQUEUE_THREADS": "3", "LOCALQUEUE_NAME": "env"}
-    workers = [site.start(), site.start(**variables), site.start("--threads", "5", **variables)]
-    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    workers = []
+    for flags, environment in (((), {}), ((), variables), (("--threads", "5"), variables)):
+        workers.append(site.start(*flags, **environment))
+        assert workers[-1].wait() == 0  # two of one name at a time are refused
     for worker, name, threads in zip(workers, ("set", "env", "env"), (2, 3, 5), strict=True):
         assert f"worker   {name}, pid {worker.process.pid}" in worker.log
         assert f"threads  {threads}, until the queues are empty" in worker.log

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def steps(queue: Any) -> list[int]:
 def delayed(store: Path) -> int:
     """Jobs that no claim has made ready yet; nobody may have the store open."""
     path = f"file:{store / 'localqueue.db'}?mode=ro"
-    with sqlite3.connect(path, uri=True) as db:
+    with closing(sqlite3.connect(path, uri=True)) as db:
         return int(db.execute("SELECT count(*) FROM messages WHERE state = 1").fetchone()[0])
 
 
