@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
-import sys
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,10 +125,7 @@ def find_task(path: str, moved: Mapping[str, str] | None = None) -> Task[Any, An
     """
     if moved:
         path = moved.get(path, path)
-    module, _, name = path.rpartition(".")
-    found = getattr(sys.modules.get(module), name, None)
-    if found is None:
-        found = import_string(path)
+    found = import_string(path)
     if not isinstance(found, Task) or found.module_path != path:
         raise SuspiciousOperation(f"{path!r} is not a task; nothing but a declared task is run.")
     return found

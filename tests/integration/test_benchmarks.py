@@ -14,17 +14,27 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def ran(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """The tables and the results of the smallest run of ours beside plain sqlite3."""
     folder = tmp_path_factory.mktemp("benchmarks")
     results = folder / "results.json"
-    command = [sys.executable, "-m", "benchmarks", "--only", "ours,sqlite3", "--depths", "20,40"]
+    command = ["benchmarks", "--only", "ours,sqlite3", "--depths", "20,40"]
     command += ["--beside", "30", "--grouped", "30", "--groups", "5", "--n", "10", "--rounds", "1"]
     command += ["--threads", "2", "--processes", "1:2", "--durability", "normal"]
     command += ["--each", "60", "--drain", "1000", "--waking", "3", "--idle", "0.1"]
     command += ["--dir", str(folder), "--json", str(results)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    done = ran(*command, timeout=100)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(results.read_text())
 
@@ -93,13 +103,7 @@ def test_each_table_row_has_a_cell_for_each_column(run: tuple[str, dict[str, Any
 
 
 def test_every_chore_is_measured_beside_puts() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.chores", "--scale", "0.005", "--alone", "0.1"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = ran("benchmarks.chores", "--scale", "0.005", "--alone", "0.1")
     assert done.returncode == 0, done.stderr
     rows = [line.split(" | ") for line in done.stdout.splitlines()[2:]]
     assert [row[0].removeprefix("| ") for row in rows] == [
@@ -110,13 +114,7 @@ def test_every_chore_is_measured_beside_puts() -> None:
 
 
 def test_tasks_are_measured_end_to_end() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.tasks", "--n", "20", "--idle", "0.2"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = ran("benchmarks.tasks", "--n", "20", "--idle", "0.2", timeout=120)
     assert done.returncode == 0, done.stderr
     head, _, row = [line for line in done.stdout.splitlines() if line.startswith("|")]
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
@@ -127,25 +125,13 @@ def test_tasks_are_measured_end_to_end() -> None:
 
 
 def test_an_unknown_task_system_is_refused_by_name() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.tasks", "--systems", "nobody"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = ran("benchmarks.tasks", "--systems", "nobody")
     assert done.returncode == 1
     assert "There is no system nobody." in done.stderr
 
 
 def test_an_unknown_contestant_is_refused_by_name() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--only", "nobody"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = ran("benchmarks", "--only", "nobody")
     assert done.returncode == 2
     assert "There is no contestant nobody." in done.stderr
 

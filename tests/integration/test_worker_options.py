@@ -190,18 +190,6 @@ def test_the_log_can_be_json_with_the_job_in_fields(site: Site) -> None:
     assert ended["seconds"] >= 0
 
 
-def test_changed_code_starts_the_worker_anew(site: Site) -> None:
-    worker = site.start("--reload")
-    worker.wait_for_log("serves default, emails")
-    tasks = site.folder / "shop" / "tasks.py"
-    tasks.write_text(tasks.read_text() + "\n@task\ndef added():\n    ledger.write('added', 1)\n")
-    site.wait_until(lambda: worker.log.count("serves default, emails") == 2, "a new start")
-    site.put("added")
-    site.wait_until(lambda: site.ledger("added"), "the new task")
-    worker.send(signal.SIGTERM)
-    assert worker.wait() == 0
-
-
 def test_code_that_cant_be_compiled_is_waited_out(site: Site) -> None:
     worker = site.start("--reload")
     worker.wait_for_log("serves default, emails")

@@ -104,21 +104,6 @@ def put_ids(messages: Sequence[Message], stored: Sequence[_native.Put]) -> list[
     return ids
 
 
-NativeFilter = tuple[
-    int,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    int | None,
-    int | None,
-    tuple[str, ...] | None,
-    int | None,
-    int | None,
-]
-
-
 def failure_group(group: _native.FailureGroup) -> FailureGroup:
     """Return the engine's group."""
     return FailureGroup(
@@ -136,7 +121,7 @@ def failure_group(group: _native.FailureGroup) -> FailureGroup:
     )
 
 
-def native_filter(filter: JobFilter) -> NativeFilter:
+def native_filter(filter: JobFilter) -> _native._Filter:
     """Return the filter as the engine takes it."""
     return (
         STATES.index(filter.state),

@@ -10,17 +10,18 @@ import sys
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
+from django.core.management.base import CommandError, CommandParser
 
 from django_localqueue.exceptions import InvalidInput, JobNotFound, LocalQueueError, UnknownQueue
 from django_localqueue.management import queue_actions, worker_actions
 from django_localqueue.management.arguments import MixedParser
+from django_localqueue.management.base import STORE, USAGE, QueueCommand
 from django_localqueue.management.output import NotFound, Output
 
-FOUND, USAGE, STORE = 1, 2, 3
+FOUND = 1
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     """See the module."""
 
     help = (
@@ -34,13 +35,6 @@ class Command(BaseCommand):
         )
         queue_actions.add_parsers(actions)
         worker_actions.add_parsers(actions)
-
-    def execute(self, *args: Any, **options: Any) -> str | None:
-        try:
-            return super().execute(*args, **options)
-        except SystemCheckError as error:
-            error.returncode = USAGE
-            raise
 
     def handle(self, *args: Any, **options: Any) -> None:
         out = Output(self.stdout, as_json=options.get("json", False))

@@ -19,12 +19,13 @@ from typing import Any
 
 import django
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
+from django.core.management.base import CommandError, CommandParser
 from django.utils.module_loading import autodiscover_modules
 
 from django_localqueue import conf
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
 from django_localqueue.management.arguments import argument_type
+from django_localqueue.management.base import STORE, USAGE, QueueCommand
 from django_localqueue.management.code import choose_queues, import_code
 from django_localqueue.management.logs import logging_to_stderr
 from django_localqueue.management.pidfile import PidfileHeld, pidfile
@@ -38,10 +39,10 @@ from django_localqueue.worker.options import OPTIONS, Option, resolve
 
 logger = logging.getLogger("django_localqueue.worker")
 
-FORCED, USAGE, STORE, JOBS_FAILED = 1, 2, 3, 4
+FORCED, JOBS_FAILED = 1, 4
 
 
-class Command(BaseCommand):
+class Command(QueueCommand):
     """See the module."""
 
     help = (
@@ -69,13 +70,6 @@ class Command(BaseCommand):
     def run_from_argv(self, argv: list[str]) -> None:
         self._is_process = True
         super().run_from_argv(argv)
-
-    def execute(self, *args: Any, **options: Any) -> str | None:
-        try:
-            return super().execute(*args, **options)
-        except SystemCheckError as error:
-            error.returncode = USAGE
-            raise
 
     def handle(self, *args: Any, **options: Any) -> None:
         plan = self._plan(options)
