@@ -32,7 +32,9 @@ OPENING = (
     "log.room_made",
 )  # fmt: skip
 #: The beginnings of those that operators meet.
-OPERATING = ("repair.", "vacuum.", "checkpoint.", "groups.stepped_back", "put.one", "fork.")
+OPERATING = (
+    "repair.", "purge.", "vacuum.", "checkpoint.", "groups.stepped_back", "put.one", "fork.",
+)  # fmt: skip
 KILLS_A_ROUND = 40
 #: Of a hundred processes, those without a failpoint; an outside kill takes one of them first.
 UNARMED = 30

@@ -7,8 +7,8 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::error::Result;
-use super::records::Activity;
 use super::store::{Patience, Store};
+use super::views::Activity;
 use super::writer::{Write, queue_id};
 
 const MINUTE: i64 = 60_000_000;

@@ -6,8 +6,9 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::error::Result;
-use super::records::{Cursor, FailureGroup};
+use super::records::Cursor;
 use super::store::{Patience, Store};
+use super::views::FailureGroup;
 use super::writer::{Write, queue_id};
 
 /// Failures are counted in slots of five minutes.

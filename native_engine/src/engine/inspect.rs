@@ -3,9 +3,11 @@
 use rusqlite::Connection;
 
 use super::error::Result;
-use super::records::{Attempt, Cursor, Failure, Filter, Page, Record, State};
+use super::records::{Cursor, Failure, State};
 use super::scan::{Found, SCAN, Times, find_id, load, record, record_matches, walk};
+use super::selection::Filter;
 use super::store::{Patience, Store};
+use super::views::{Attempt, Page, Record};
 use super::writer::queue_id;
 
 impl Store {

@@ -1,14 +1,15 @@
 //! A durable queue in one SQLite file.
 //!
 //! `Store` is the file; its operations are grouped by what they do: `put`, `claim`
-//! and `settle` (together the exchange), `repair` and `inspect`. The rules that
-//! they keep are in docs/guarantees.md, the reasons in docs/architecture.md.
+//! and `settle` (together the exchange), `inspect`, `repair`, `apply` and `purge`. The rules
+//! that they keep are in docs/guarantees.md, the reasons in docs/architecture.md.
 
 #[macro_use]
 mod failpoint;
 
 mod access;
 mod activity;
+mod apply;
 mod aside;
 mod backup;
 mod check;
@@ -35,12 +36,14 @@ mod moves;
 mod once;
 mod presence;
 mod prune;
+mod purge;
 mod put;
 mod records;
 mod repair;
 mod scan;
 mod schedules;
 mod schema;
+mod selection;
 mod settle;
 mod shared;
 mod sqlite_file;
@@ -48,8 +51,10 @@ mod stats;
 mod store;
 mod sync;
 mod tally;
+mod transfer;
 mod turns;
 mod unique;
+mod views;
 mod wal_index;
 mod workers;
 mod writer;
@@ -58,11 +63,13 @@ pub use clock::{Clock, ManualClock};
 pub use error::{Error, LeaseLoss, Result};
 pub use fork::{after_fork, before_fork};
 pub use records::{
-    Action, Activity, Applied, Attempt, Claim, Cursor, Delivery, Durability, Failure, FailureGroup,
-    Filter, Finished, Limits, Message, Page, Put, Record, Settlement, Source, State, Stats, Verb,
+    Claim, Cursor, Delivery, Durability, Failure, Limits, Message, Put, Settlement, Source, State,
+    Verb,
 };
 pub use schedules::Schedule;
+pub use selection::{Action, Applied, Filter, Finished};
 pub use store::{Options, Patience, Store};
+pub use views::{Activity, Attempt, FailureGroup, Page, Record, Stats};
 pub use workers::WorkerReport;
 
 /// The version of the SQLite that is compiled in.

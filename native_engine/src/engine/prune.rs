@@ -1,8 +1,9 @@
 //! Removing acked and discarded jobs past their retention, in small steps.
 
 use super::error::Result;
-use super::records::{Cursor, Finished};
-use super::repair::{remove, remove_found};
+use super::purge::{remove, remove_found};
+use super::records::Cursor;
+use super::selection::Finished;
 use super::store::{Patience, Store, lock};
 
 /// Jobs that one transaction looks at.

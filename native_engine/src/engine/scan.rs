@@ -4,7 +4,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::put::shown;
-use super::records::{Cursor, Failure, Filter, Record, State};
+use super::records::{Cursor, Failure, State};
+use super::selection::Filter;
+use super::views::Record;
 
 /// Rows that one look at a list reads at most; a rare match ends the page early instead.
 pub(super) const SCAN: usize = 20_000;

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::error::Result;
-use super::records::{State, Stats};
+use super::records::State;
 use super::scan::Times;
 use super::store::{Patience, Store};
 use super::tally::{Counts, Tally};
+use super::views::Stats;
 use super::wal_index;
 use super::writer::queue_id;
 

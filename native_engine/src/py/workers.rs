@@ -3,8 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::arguments::{MessageArgs, message};
+use super::call::detached;
 use super::records::{Put, bytes};
-use super::{MessageArgs, Store, detached, message};
+use super::store::Store;
 use crate::engine;
 
 /// A worker's last report.
