@@ -169,7 +169,8 @@ class InspectableQueue(ABC):
             limit: how many jobs at most.
             delay: for ``"delay"``: seconds from now.
             target: for ``"move"``: the name of the other queue in the store. A job whose
-                ``job_id`` that queue has stays, and is counted as changed.
+                ``job_id`` that queue has stays, and so does one whose ``unique_key`` is held
+                there; they are counted as changed.
 
         Runs in many short transactions, each complete in itself.
         """

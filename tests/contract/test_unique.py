@@ -8,7 +8,7 @@ import pytest
 
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
-from django_localqueue.types import Job, JobFilter, NewJob
+from django_localqueue.types import Applied, Job, JobFilter, NewJob
 from tests.contract.backends import Clock
 from tests.contract.helpers import data, empty, record
 
@@ -196,3 +196,40 @@ def test_a_job_is_not_moved_to_where_its_key_is_held(
     assert (applied.done, applied.changed) == (1, 1)
     assert data(queue.get_many(5)) == ["held"]
     assert not other.put("again", unique_key="free").created
+
+
+def test_a_dead_letter_whose_window_is_over_moves_to_where_its_key_is_held(
+    queue: BaseQueue, make_queue: Callable[..., BaseQueue], clock: Clock
+) -> None:
+    other = make_queue("other")
+    queue.put("ours", "x", unique_key="k", unique_seconds=60)
+    queue.fail(queue.get_nowait())
+    clock.advance(61)
+    holder = other.put("theirs", unique_key="k")
+    assert queue.apply("move", JobFilter(ids=("x",)), target="other") == Applied(done=1)
+    assert record(other, "x").state == "failed"
+    assert other.put("again", unique_key="k") == holder
+
+
+def test_a_job_moves_to_where_the_window_of_its_key_is_over(
+    queue: BaseQueue, make_queue: Callable[..., BaseQueue], clock: Clock
+) -> None:
+    other = make_queue("other")
+    other.put("theirs", unique_key="k", unique_seconds=60)
+    other.ack(other.get_nowait())
+    clock.advance(61)
+    id = queue.put("ours", unique_key="k")
+    assert queue.apply("move", JobFilter(state="ready"), target="other") == Applied(done=1)
+    assert other.put("again", unique_key="k") == id
+
+
+def test_a_retried_job_takes_its_key_from_a_finished_one_whose_window_is_over(
+    queue: BaseQueue, clock: Clock
+) -> None:
+    queue.put("first", "x", unique_key="k")
+    queue.fail(queue.get_nowait())
+    queue.put("second", unique_key="k", unique_seconds=60)
+    queue.ack(queue.get_nowait())
+    clock.advance(61)
+    assert queue.retry_failed("x")
+    assert queue.put("third", unique_key="k") == "x"

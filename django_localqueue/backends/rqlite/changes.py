@@ -55,10 +55,11 @@ _WANTS = {
     "move": """NOT EXISTS (SELECT 1 FROM localqueue_messages met INDEXED BY localqueue_job_id
       WHERE met.queue = (SELECT id FROM localqueue_queues WHERE name = ?7 ->> 1)
         AND met.job_id = m.job_id AND met.job_id IS NOT NULL)
-      AND (m.unique_until IS NULL OR NOT EXISTS (SELECT 1 FROM localqueue_messages holder
-        INDEXED BY localqueue_unique WHERE holder.queue = (
-            SELECT id FROM localqueue_queues WHERE name = ?7 ->> 1)
-          AND holder.unique_key = m.unique_key AND holder.unique_until IS NOT NULL))""",
+      AND (m.unique_until IS NULL OR (m.state = 5 AND m.unique_until <= ?2)
+        OR NOT EXISTS (SELECT 1 FROM localqueue_messages holder INDEXED BY localqueue_unique
+          WHERE holder.queue = (SELECT id FROM localqueue_queues WHERE name = ?7 ->> 1)
+            AND holder.unique_key = m.unique_key AND holder.unique_until IS NOT NULL
+            AND (holder.state NOT IN (4, 5) OR holder.unique_until > ?2)))""",
     "discarded": "(m.state <> 5 OR m.reason <> 'discarded')",
 }
 

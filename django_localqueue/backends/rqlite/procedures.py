@@ -312,6 +312,16 @@ TRIGGERS = {
         [
             """INSERT INTO localqueue_ops (op, at, verb, answer, found)
   VALUES (NEW.op, NEW.now, NEW.verb, NEW.jobs, NEW.found)""",
+            # As when a key is put: what is finished, and whose time is over, lets go of it.
+            f"""UPDATE localqueue_messages SET unique_until = NULL
+  WHERE NEW.verb IN ('retry', 'move') AND state IN (4, 5) AND unique_until <= NEW.now
+    AND (id IN {_NAMED} OR id IN (
+      SELECT held.id FROM json_each(NEW.jobs) AS job
+        CROSS JOIN localqueue_messages AS meant ON meant.id = job.value
+        CROSS JOIN localqueue_messages AS held INDEXED BY localqueue_unique
+        ON held.queue = coalesce((SELECT id FROM localqueue_queues WHERE name = NEW.target),
+            meant.queue)
+          AND held.unique_key = meant.unique_key AND held.unique_until IS NOT NULL))""",
             f"""UPDATE localqueue_messages SET state = iif(grp IS NULL, 0, 2),
     since = max(NEW.now, {LAST_ID}), at = iif(grp IS NULL, max(NEW.now, {LAST_ID}), 0),
     attempts = 0, cancel = 0, reason = NULL, failure = NULL, expires = NULL,

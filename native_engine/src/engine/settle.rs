@@ -127,12 +127,14 @@ impl Delivered {
         self.at
     }
 
-    pub(super) fn holds_key(&self) -> bool {
-        self.unique_until.is_some()
+    /// Whether it holds its unique key: once it is finished, while the time of the key runs.
+    pub(super) fn holds_key(&self, now: i64) -> bool {
+        let finished = [State::Acked as i64, State::Failed as i64].contains(&self.state);
+        self.unique_until.is_some_and(|until| until > now || !finished)
     }
 
     /// It is finished: others may have its unique key.
-    fn let_go(&self, write: &Write) -> rusqlite::Result<()> {
+    pub(super) fn let_go(&self, write: &Write) -> rusqlite::Result<()> {
         self.unique_until.map_or(Ok(()), |until| unique::let_go(write, self.id, until))
     }
 }

@@ -25,11 +25,12 @@ pub(super) fn transfer(
         return Ok(false);
     }
     let Some(job) = Delivered::load(write.db(), record.id)? else { return Ok(false) };
-    if let Some(key) = &record.unique_key
-        && job.holds_key()
-        && unique::holder(write, target, key)?.is_some()
-    {
-        return Ok(false);
+    if let Some(key) = &record.unique_key {
+        if !job.holds_key(write.now) {
+            job.let_go(write)?;
+        } else if unique::holder(write, target, key)?.is_some() {
+            return Ok(false);
+        }
     }
     let (state, own, at) = (job.state, job.since, job.lease_end());
     let place = |state: State, since: i64, at: i64| (state as i64, since, at);
