@@ -1,193 +1,113 @@
 //! Sequences of operations, made up by proptest: the engine does what the model does.
 //!
-//! A sequence that once failed is kept in `fuzz.regressions` and tried first.
+//! Sequences that failed once are kept in `main.regressions` and tried first.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "common/model.rs"]
 mod model;
+mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::{options, settle};
-use model::{MAX_RETRIES, Model, Put};
+use model::{Bucket, MAX_RETRIES, Model, Put};
 use native_engine::engine::{
-    Claim, Delivery, Durability, Finished, Limits, ManualClock, Message, Options, Source, State,
-    Store, Verb,
+    Applied, Claim, Delivery, Durability, Filter, Finished, LeaseLoss, Limits, ManualClock,
+    Message, Options, Source, State, Store, Verb,
 };
 use proptest::collection::vec;
-use proptest::option::{of, weighted};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
+use steps::{Deed, Step, Wanted, Whom, rate, step};
 
 const START: i64 = 1_700_000_000_000_000;
 const LEASE: i64 = 1_000_000;
+const QUEUES: [&str; 2] = ["q", "r"];
+const LISTED: [State; 5] =
+    [State::Ready, State::Delayed, State::Blocked, State::Acked, State::Failed];
 
-#[derive(Debug, Clone)]
-enum Step {
-    Put(Vec<Put>),
-    PutOne(Vec<u8>),
-    Claim {
-        want: usize,
-        floor: i64,
-        most: Option<usize>,
-    },
-    /// Several verbs on deliveries given so far, and a claim, in one transaction.
-    Exchange {
-        settles: Vec<(usize, Verb, i64)>,
-        want: usize,
-    },
-    Extend(usize, i64),
-    Progress(usize, Vec<u8>),
-    Edit(usize, Vec<u8>),
-    /// With the retention of the queue.
-    Prune(Option<i64>),
-    Retry(usize),
-    Cancel(usize),
-    Purge {
-        older: i64,
-        include_failed: bool,
-    },
-    Reclaim,
-    Pause(bool),
-    Advance(i64),
-    SetWall(i64),
-    Reopen,
-    Reboot,
-}
-
-fn put() -> impl Strategy<Value = Put> {
-    let payload = prop_oneof![4 => vec(any::<u8>(), 0..40), 1 => vec(any::<u8>(), 4_000..9_000)];
-    let name = weighted(0.4, prop_oneof![3 => "[ab]", 1 => any::<String>()]);
-    let group = weighted(0.6, prop_oneof![4 => "[xyz]", 1 => any::<String>()]);
-    let delay = weighted(0.2, 1..3 * LEASE);
-    let options = (
-        any::<bool>(),
-        weighted(0.2, 0..2 * LEASE),
-        weighted(0.3, prop_oneof![3 => "[kl]", 1 => any::<String>()]),
-        prop_oneof![Just(0), 0..3 * LEASE],
-        weighted(0.2, 1..3 * LEASE),
-    );
-    (payload, name, group, of(-100_i64..=100), delay, options).prop_map(
-        |(payload, name, group, priority, delay, (once, expires, key, key_for, retention))| Put {
-            payload,
-            name,
-            group,
-            priority: priority.unwrap_or(0),
-            delay: delay.unwrap_or(0),
-            once,
-            expires,
-            key,
-            key_for,
-            retention,
-        },
-    )
-}
-
-fn verb() -> impl Strategy<Value = Verb> {
-    prop_oneof![Just(Verb::Ack), Just(Verb::Nack), Just(Verb::Fail), Just(Verb::Release)]
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let settles = vec((any::<usize>(), verb(), prop_oneof![2 => Just(0), 1 => 1..2 * LEASE]), 1..4);
-    let day = 86_400_000_000_i64;
-    prop_oneof![
-        6 => vec(put(), 1..4).prop_map(Step::Put),
-        2 => vec(any::<u8>(), 0..20).prop_map(Step::PutOne),
-        6 => (
-            1_usize..4,
-            prop_oneof![3 => Just(-100_i64), 1 => -100_i64..=100],
-            weighted(0.2, 1_usize..4),
-        )
-            .prop_map(|(want, floor, most)| Step::Claim { want, floor, most }),
-        8 => (settles, 0_usize..3).prop_map(|(settles, want)| Step::Exchange { settles, want }),
-        2 => (any::<usize>(), 1..5 * LEASE).prop_map(|(job, micros)| Step::Extend(job, micros)),
-        1 => (any::<usize>(), vec(any::<u8>(), 0..20))
-            .prop_map(|(job, progress)| Step::Progress(job, progress)),
-        1 => (any::<usize>(), vec(any::<u8>(), 0..20))
-            .prop_map(|(job, payload)| Step::Edit(job, payload)),
-        1 => of(1..3 * LEASE).prop_map(Step::Prune),
-        2 => any::<usize>().prop_map(Step::Retry),
-        2 => any::<usize>().prop_map(Step::Cancel),
-        1 => (0..3 * LEASE, any::<bool>())
-            .prop_map(|(older, include_failed)| Step::Purge { older, include_failed }),
-        1 => Just(Step::Reclaim),
-        1 => any::<bool>().prop_map(Step::Pause),
-        4 => (1..LEASE * 3 / 2).prop_map(Step::Advance),
-        1 => prop_oneof![Just(day), Just(-day), -LEASE..LEASE].prop_map(Step::SetWall),
-        1 => Just(Step::Reopen),
-        1 => Just(Step::Reboot),
-    ]
-}
+/// The time between two deliveries, and how many at once; None for any.
+type Rate = Option<(i64, i64)>;
 
 struct Run {
     folder: tempfile::TempDir,
     clock: Arc<ManualClock>,
     store: Arc<Store>,
     model: Model,
-    given: Vec<Delivery>,
+    rates: [Rate; 2],
+    /// Deliveries so far, each with its queue.
+    given: Vec<(usize, Delivery)>,
     /// The wall clock went back: what is pruned once isn't looked at again at once.
     stepped: bool,
 }
 
 impl Run {
-    fn new() -> Self {
+    fn new(rates: [Rate; 2]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let store = Store::open(Some(folder.path()), fast(&clock), &()).unwrap();
-        Self {
-            folder,
-            clock,
-            store,
-            model: Model::new(START, LEASE),
-            given: Vec::new(),
-            stepped: false,
+        for queue in QUEUES {
+            store.set_paused(queue, false, &()).unwrap();
         }
+        let buckets = rates.map(|rate| rate.map(|(interval, burst)| Bucket::full(interval, burst)));
+        let model = Model::new(START, LEASE, buckets);
+        Self { folder, clock, store, model, rates, given: Vec::new(), stepped: false }
     }
 
     fn step(&mut self, step: &Step) {
         match step {
-            Step::Put(puts) => self.put(puts),
-            Step::PutOne(payload) => {
+            Step::Put(queue, puts) => self.put(*queue, puts),
+            Step::PutOne(queue, payload) => {
                 let put = Put { payload: payload.clone(), ..Put::default() };
-                let id = self.store.put_one("q", payload, &()).unwrap();
-                assert_eq!(id, self.model.put(&put).0);
+                let id = self.store.put_one(QUEUES[*queue], payload, &()).unwrap();
+                assert_eq!(id, self.model.put(*queue, &put).0);
             }
-            Step::Claim { want, floor, most } => self.exchange(&[], *want, *floor, *most),
-            Step::Exchange { settles, want } => self.exchange(settles, *want, -100, None),
-            Step::Progress(job, progress) => self.progress(*job, progress),
-            Step::Edit(job, payload) => self.of_job(*job, |run, at, id| {
-                let done = run.store.edit("q", id, payload, &()).unwrap();
+            Step::Exchange(settles, wanted) => self.exchange(settles, wanted),
+            Step::Progress(job, progress) => self.of_delivery(*job, |run, queue, job| {
+                let receipt = (job.id, job.receipt);
+                let store = &run.store;
+                let told = store.progress(QUEUES[queue], receipt.0, receipt.1, progress, &());
+                let right = run.model.progress((queue, receipt.0, receipt.1), progress);
+                is_right(told.unwrap().0, &right);
+            }),
+            Step::Extend(job, micros) => self.of_delivery(*job, |run, queue, job| {
+                let store = &run.store;
+                let told = store.extend_lease(QUEUES[queue], job.id, job.receipt, *micros, &());
+                is_right(told.unwrap().0, &run.model.extend((queue, job.id, job.receipt), *micros));
+            }),
+            Step::Edit(job, payload) => self.of_job(*job, |run, at, queue, id| {
+                let done = run.store.edit(queue, id, payload, &()).unwrap();
                 assert_eq!(done, Some(run.model.edit(at, payload)));
             }),
-            Step::Prune(_) if self.stepped => {}
-            Step::Prune(retention) => {
-                let done = self.store.prune("q", *retention, usize::MAX, &()).unwrap();
-                assert_eq!(done, self.model.prune(*retention));
-            }
-            Step::Extend(job, micros) => self.extend(*job, *micros),
-            Step::Retry(job) => self.of_job(*job, |run, at, id| {
-                let done = run.store.retry_failed("q", id, &()).unwrap();
+            Step::Retry(job) => self.of_job(*job, |run, at, queue, id| {
+                let done = run.store.retry_failed(queue, id, &()).unwrap();
                 assert_eq!(done, Some(run.model.retry(at)));
             }),
-            Step::Cancel(job) => self.of_job(*job, |run, at, id| {
-                let done = run.store.cancel("q", id, &()).unwrap();
+            Step::Cancel(job) => self.of_job(*job, |run, at, queue, id| {
+                let done = run.store.cancel(queue, id, &()).unwrap();
                 assert_eq!(done, Some(run.model.cancel(at)));
             }),
-            Step::Purge { older, include_failed } => {
+            Step::Act(Whom::One(job), deed) => self.act_on_one(*job, *deed),
+            Step::Act(Whom::All(queue, state), deed) => self.act_on_all(*queue, *state, *deed),
+            Step::Purge { queue, older, kind } => {
                 let before = self.clock.now() - older;
-                let states = [Finished::Acked, Finished::Failed];
-                let states = if *include_failed { &states[..] } else { &states[..1] };
-                let done = self.store.purge("q", before, states, None, &()).unwrap();
-                assert_eq!(done, self.model.purge(before, *include_failed));
+                let kind = [Finished::Acked, Finished::Failed, Finished::Discarded][*kind];
+                let done = self.store.purge(QUEUES[*queue], before, &[kind], None, &()).unwrap();
+                assert_eq!(done, self.model.purge(*queue, before, kind));
             }
-            Step::Reclaim => {
-                let done = self.store.reclaim("q", MAX_RETRIES, &()).unwrap();
-                assert_eq!(done, self.model.reclaim(usize::MAX));
+            Step::Prune(..) if self.stepped => {}
+            Step::Prune(queue, retention) => {
+                let done = self.store.prune(QUEUES[*queue], *retention, usize::MAX, &()).unwrap();
+                assert_eq!(done, self.model.prune(*queue, *retention));
             }
-            Step::Pause(paused) => {
-                self.store.set_paused("q", *paused, &()).unwrap();
-                self.model.paused = *paused;
+            Step::Reclaim(queue) => {
+                let done = self.store.reclaim(QUEUES[*queue], MAX_RETRIES, &()).unwrap();
+                assert_eq!(done, self.model.reclaim(*queue, usize::MAX));
+            }
+            Step::Pause(queue, paused) => {
+                self.store.set_paused(QUEUES[*queue], *paused, &()).unwrap();
+                self.model.paused[*queue] = *paused;
             }
             Step::Advance(micros) => {
                 self.clock.advance(*micros);
@@ -211,9 +131,10 @@ impl Run {
     fn reopen(&mut self) {
         self.store.close();
         self.store = Store::open(Some(self.folder.path()), fast(&self.clock), &()).unwrap();
+        self.model.reopen();
     }
 
-    fn put(&mut self, puts: &[Put]) {
+    fn put(&mut self, queue: usize, puts: &[Put]) {
         let messages: Vec<Message> = puts
             .iter()
             .map(|put| Message {
@@ -230,121 +151,165 @@ impl Run {
                 ..Message::default()
             })
             .collect();
-        let done = self.store.put("q", &messages, &()).unwrap();
+        let done = self.store.put(QUEUES[queue], &messages, &()).unwrap();
         for (put, done) in puts.iter().zip(done) {
-            assert_eq!((done.id, done.created), self.model.put(put));
+            assert_eq!((done.id, done.created), self.model.put(queue, put));
         }
     }
 
-    fn exchange(
-        &mut self,
-        settles: &[(usize, Verb, i64)],
-        want: usize,
-        floor: i64,
-        most: Option<usize>,
-    ) {
+    fn exchange(&mut self, settles: &[(usize, Verb, i64)], wanted: &Wanted) {
         let mut settlements = Vec::new();
         let mut right = Vec::new();
         for (number, verb, delay) in settles.iter().filter(|_| !self.given.is_empty()) {
-            let job = &self.given[number % self.given.len()];
+            let (queue, job) = &self.given[number % self.given.len()];
             let mut settlement = settle(job, *verb);
+            QUEUES[*queue].clone_into(&mut settlement.queue);
             (settlement.delay, settlement.max_retries) = (*delay, MAX_RETRIES);
             settlements.push(settlement);
-            right.push(self.model.settle(job.id, job.receipt, *verb, *delay));
+            right.push(self.model.settle((*queue, job.id, job.receipt), *verb, *delay));
         }
-        let sources = [Source {
-            queue: "q".to_owned(),
-            lease: LEASE,
-            max_retries: MAX_RETRIES,
-            limits: most.map(|most| Limits {
-                max_running: i64::try_from(most).ok(),
-                interval: 0,
-                burst: 1,
-            }),
-        }];
-        let claim =
-            Claim { want, sources: &sources, round_robin: false, min_priority: floor, worker: "w" };
+        let sources: Vec<Source> = wanted
+            .sources
+            .iter()
+            .map(|queue| {
+                let rate = self.rates[*queue].filter(|_| wanted.rated);
+                let (interval, burst) = rate.unwrap_or((0, 1));
+                Source {
+                    queue: QUEUES[*queue].to_owned(),
+                    lease: LEASE,
+                    max_retries: MAX_RETRIES,
+                    limits: (rate.is_some() || wanted.most.is_some()).then_some(Limits {
+                        max_running: wanted.most,
+                        interval,
+                        burst,
+                    }),
+                }
+            })
+            .collect();
+        let claim = Claim {
+            want: wanted.want,
+            sources: &sources,
+            round_robin: wanted.round_robin,
+            min_priority: wanted.floor,
+            worker: "w",
+        };
         let zero = Some(Duration::ZERO);
         let (told, jobs) = self.store.exchange(&settlements, &claim, zero, &()).unwrap();
         assert_eq!(told.len(), right.len());
         for (told, right) in told.iter().zip(&right) {
-            assert!(right.contains(told), "told {told:?}, and right is {right:?}");
+            is_right(*told, right);
         }
-        let line = self.model.claim(want, floor, most);
+        let line = self.model.claim(wanted);
         let expected: Vec<i64> = line.iter().map(|at| self.model.jobs[*at].id).collect();
         assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), expected);
         for (at, job) in line.into_iter().zip(jobs) {
             let known = &mut self.model.jobs[at];
-            assert_eq!((&known.payload, known.attempts), (&job.payload, job.attempts));
-            assert!(self.given.iter().all(|other| other.receipt != job.receipt), "a receipt twice");
+            assert_eq!(
+                (known.queue, &known.payload, known.attempts),
+                (wanted.sources[job.source], &job.payload, job.attempts)
+            );
+            let is_new = self.given.iter().all(|(_, other)| other.receipt != job.receipt);
+            assert!(is_new, "a receipt twice");
             known.given.last_mut().unwrap().receipt = job.receipt;
-            self.given.push(job);
+            self.given.push((known.queue, job));
         }
     }
 
-    fn progress(&mut self, number: usize, progress: &[u8]) {
-        if self.given.is_empty() {
-            return;
-        }
-        let (id, receipt) = {
-            let job = &self.given[number % self.given.len()];
-            (job.id, job.receipt)
-        };
-        let (told, _) = self.store.progress("q", id, receipt, progress, &()).unwrap();
-        let right = self.model.progress(id, receipt, progress);
-        assert!(right.contains(&told), "told {told:?}, and right is {right:?}");
+    fn act_on_one(&mut self, number: usize, deed: Deed) {
+        self.of_job(number, |run, at, queue, id| {
+            let suits = deed.suits();
+            let job = &run.model.jobs[at];
+            let state = if suits.contains(&job.state) { job.state } else { suits[0] };
+            let filter = Filter { ids: Some(vec![id.to_owned()]), ..Filter::of(state) };
+            let action = deed.action(job.queue);
+            let applied = run.store.apply(queue, &action, &filter, i64::MAX, 1, &()).unwrap();
+            let done = usize::from(run.model.act(at, deed));
+            assert_eq!(applied, Applied { done, changed: 1 - done, ..Applied::default() });
+        });
     }
 
-    fn extend(&mut self, number: usize, micros: i64) {
-        if self.given.is_empty() {
-            return;
+    fn act_on_all(&mut self, queue: usize, state: usize, deed: Deed) {
+        let state = deed.suits()[state % deed.suits().len()];
+        let action = deed.action(queue);
+        let filter = Filter::of(state);
+        let store = &self.store;
+        let applied = store.apply(QUEUES[queue], &action, &filter, i64::MAX, usize::MAX, &());
+        let mut done = 0;
+        for id in self.model.list(queue, state) {
+            let at = self.model.position(id).unwrap();
+            done += usize::from(self.model.act(at, deed));
         }
-        let (id, receipt) = {
-            let job = &self.given[number % self.given.len()];
-            (job.id, job.receipt)
-        };
-        let (told, _, _) = self.store.extend_lease("q", id, receipt, micros, &()).unwrap();
-        let right = self.model.extend(id, receipt, micros);
-        assert!(right.contains(&told), "told {told:?}, and right is {right:?}");
+        assert_eq!(applied.unwrap(), Applied { done, ..Applied::default() });
     }
 
-    fn of_job(&mut self, number: usize, act: impl FnOnce(&mut Self, usize, &str)) {
-        if self.model.jobs.is_empty() {
-            return;
+    fn of_delivery(&mut self, number: usize, check: impl FnOnce(&mut Self, usize, &Delivery)) {
+        if !self.given.is_empty() {
+            let (queue, job) = self.given[number % self.given.len()].clone();
+            check(self, queue, &job);
         }
-        let at = number % self.model.jobs.len();
-        let job = &self.model.jobs[at];
-        let id = job.name.clone().unwrap_or_else(|| job.id.to_string());
-        act(self, at, &id);
+    }
+
+    fn of_job(&mut self, number: usize, act: impl FnOnce(&mut Self, usize, &str, &str)) {
+        if !self.model.jobs.is_empty() {
+            let at = number % self.model.jobs.len();
+            let job = &self.model.jobs[at];
+            let (queue, id) = (QUEUES[job.queue], job.public_id());
+            act(self, at, queue, &id);
+        }
     }
 
     fn check(&self) {
-        let stats = self.store.stats("q", &()).unwrap();
-        let [ready, delayed, blocked, processing, acked, failed] = self.model.counts();
-        let told = (
-            stats.ready,
-            stats.delayed,
-            stats.blocked,
-            stats.processing,
-            stats.acked,
-            stats.failed,
-        );
-        let right = (ready + delayed + blocked, delayed, blocked, processing, acked, failed);
-        assert_eq!(told, right);
+        for (queue, name) in QUEUES.into_iter().enumerate() {
+            let stats = self.store.stats(name, &()).unwrap();
+            let [ready, delayed, blocked, processing, acked, failed] = self.model.counts(queue);
+            let told = (
+                stats.ready,
+                stats.delayed,
+                stats.blocked,
+                stats.processing,
+                stats.acked,
+                stats.failed,
+            );
+            let right = (ready + delayed + blocked, delayed, blocked, processing, acked, failed);
+            assert_eq!(told, right, "the counts of {name}");
+        }
     }
 
     fn check_jobs(&self) {
         for job in &self.model.jobs {
-            let id = job.name.clone().unwrap_or_else(|| job.id.to_string());
-            let record = self.store.lookup("q", &id, &()).unwrap().unwrap();
+            let record = self.store.lookup(QUEUES[job.queue], &job.public_id(), &()).unwrap();
+            let record = record.unwrap();
             let shown = if self.model.is_due(job) { State::Ready } else { job.state };
             assert_eq!(
                 (record.state, record.attempts, record.reason.as_deref(), &record.payload),
                 (shown, job.attempts, job.reason, &job.payload),
             );
             assert_eq!(record.progress, job.progress);
+            let time = if job.state == State::Ready { record.since } else { record.at };
+            assert_eq!(job.time().unwrap_or(time), time, "the time of {job:?}");
         }
     }
+
+    fn check_lists(&self) {
+        for (queue, name) in QUEUES.into_iter().enumerate() {
+            for state in LISTED {
+                let page = self.store.list(name, &Filter::of(state), 1_000, None, &()).unwrap();
+                let told: Vec<i64> = page.records.iter().map(|record| record.id).collect();
+                assert_eq!(told, self.model.list(queue, state), "{state:?} in {name}");
+            }
+            let failures = self.store.failures(name, 1_000, None, &()).unwrap();
+            let total: i64 = failures.iter().map(|group| group.total).sum();
+            assert_eq!(
+                usize::try_from(total),
+                Ok(self.model.failures(queue)),
+                "failures of {name}"
+            );
+        }
+    }
+}
+
+fn is_right(told: Option<LeaseLoss>, right: &[Option<LeaseLoss>]) {
+    assert!(right.contains(&told), "told {told:?}, and right is {right:?}");
 }
 
 fn fast(clock: &Arc<ManualClock>) -> Options {
@@ -353,18 +318,22 @@ fn fast(clock: &Arc<ManualClock>) -> Options {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(64),
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(128),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn the_engine_does_what_the_model_does(steps in vec(step(), 1..60)) {
-        let mut run = Run::new();
+    fn the_engine_does_what_the_model_does(
+        rates in [rate(), rate()],
+        steps in vec(step(), 1..60),
+    ) {
+        let mut run = Run::new(rates);
         for step in &steps {
             run.step(step);
             run.check();
         }
         run.check_jobs();
+        run.check_lists();
     }
 }

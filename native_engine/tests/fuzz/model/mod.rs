@@ -1,11 +1,14 @@
-//! The queue's rules in plain Rust, without a file: what the engine is held against.
+//! The rules of a store in plain Rust, without a file: what the engine is held against.
+
+mod claims;
+mod endings;
+mod repairs;
 
 use std::collections::{HashMap, HashSet};
 
-use native_engine::engine::{LeaseLoss, State, Verb};
+use native_engine::engine::{State, Verb};
 
 pub(crate) const MAX_RETRIES: i64 = 2;
-const AT_A_TIME: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Given {
@@ -18,6 +21,7 @@ pub(crate) struct Given {
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: i64,
+    pub(crate) queue: usize,
     /// Its `job_id`.
     pub(crate) name: Option<String>,
     pub(crate) payload: Vec<u8>,
@@ -41,6 +45,26 @@ pub(crate) struct Job {
     retention: Option<i64>,
 }
 
+impl Job {
+    pub(crate) fn public_id(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.id.to_string())
+    }
+
+    /// Since when it waits, when it is due or when it finished, by its state.
+    pub(crate) fn time(&self) -> Option<i64> {
+        match self.state {
+            State::Ready => Some(self.since),
+            State::Delayed => self.due,
+            State::Acked | State::Failed => Some(self.finished),
+            State::Processing | State::Blocked => None,
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        matches!(self.state, State::Acked | State::Failed)
+    }
+}
+
 /// What is put.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Put {
@@ -56,29 +80,47 @@ pub(crate) struct Put {
     pub(crate) retention: Option<i64>,
 }
 
-/// One queue; its jobs in the order of their ids.
+/// A rate as a bucket: time flows in, up to its size, and each delivery takes an interval.
+pub(crate) struct Bucket {
+    interval: i64,
+    size: i64,
+    level: i64,
+}
+
+impl Bucket {
+    pub(crate) fn full(interval: i64, burst: i64) -> Self {
+        Self { interval, size: interval * burst, level: interval * burst }
+    }
+}
+
+/// Two queues; the jobs of both in the order of their ids.
 pub(crate) struct Model {
     pub(crate) jobs: Vec<Job>,
-    pub(crate) paused: bool,
+    pub(crate) paused: [bool; 2],
+    rates: [Option<Bucket>; 2],
     wall: i64,
     boot: i64,
     lease: i64,
     last: i64,
-    /// When each group was last served, as its leads hand it on.
-    served: HashMap<String, i64>,
+    /// Which source of a claim is next, where they take turns.
+    turn: usize,
+    /// When each group of a queue was last served, as its leads hand it on.
+    served: HashMap<(usize, String), i64>,
     /// The names that were put once.
-    once: HashSet<String>,
+    once: HashSet<(usize, String)>,
 }
 
 impl Model {
-    pub(crate) fn new(wall: i64, lease: i64) -> Self {
+    pub(crate) fn new(wall: i64, lease: i64, rates: [Option<Bucket>; 2]) -> Self {
         Self {
             jobs: Vec::new(),
-            paused: false,
+            paused: [false; 2],
+            rates,
             wall,
             boot: 1,
             lease,
             last: 0,
+            turn: 0,
             served: HashMap::new(),
             once: HashSet::new(),
         }
@@ -87,15 +129,26 @@ impl Model {
     pub(crate) fn advance(&mut self, micros: i64) {
         self.wall += micros;
         self.boot += micros;
+        for rate in self.rates.iter_mut().flatten() {
+            rate.level = rate.size.min(rate.level + micros);
+        }
     }
 
     pub(crate) fn step_wall(&mut self, micros: i64) {
         self.wall += micros;
     }
 
-    /// Every lease of the boot before has lapsed.
+    /// Whoever opens the store takes its first source first.
+    pub(crate) fn reopen(&mut self) {
+        self.turn = 0;
+    }
+
+    /// Every lease of the boot before has lapsed, and no rate remembers it.
     pub(crate) fn reboot(&mut self) {
         self.boot = 1;
+        for rate in self.rates.iter_mut().flatten() {
+            rate.level = rate.size;
+        }
         for job in &mut self.jobs {
             if job.state == State::Processing
                 && let Some(last) = job.given.last_mut()
@@ -113,24 +166,29 @@ impl Model {
         self.jobs.iter().position(|job| job.id == id)
     }
 
+    fn named(&self, queue: usize, name: &str) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.queue == queue && job.name.as_deref() == Some(name))
+    }
+
     /// The id of the job, and whether it is new.
-    pub(crate) fn put(&mut self, put: &Put) -> (i64, bool) {
+    pub(crate) fn put(&mut self, queue: usize, put: &Put) -> (i64, bool) {
         if let Some(name) = &put.name {
-            let was_put = put.once && !self.once.insert(name.clone());
-            if let Some(job) = self.jobs.iter().find(|job| job.name == put.name) {
+            let was_put = put.once && !self.once.insert((queue, name.clone()));
+            if let Some(job) = self.named(queue, name) {
                 return (job.id, false);
             }
             if was_put {
                 return (0, false);
             }
         }
-        if let Some(id) = put.key.as_deref().and_then(|key| self.holder(key)) {
+        if let Some(id) = put.key.as_deref().and_then(|key| self.holder(queue, key)) {
             return (id, false);
         }
         self.last = self.wall.max(self.last + 1);
         let due = (put.delay > 0).then_some(self.wall + put.delay);
         self.jobs.push(Job {
             id: self.last,
+            queue,
             name: put.name.clone(),
             payload: put.payload.clone(),
             state: State::Blocked,
@@ -155,37 +213,43 @@ impl Model {
     }
 
     /// Who holds a key; a finished job lets it go once its time is over.
-    fn holder(&mut self, key: &str) -> Option<i64> {
-        let job = self
-            .jobs
-            .iter_mut()
-            .find(|job| job.holds.is_some() && job.key.as_deref() == Some(key))?;
-        let is_finished = matches!(job.state, State::Acked | State::Failed);
-        if is_finished && job.holds.is_some_and(|until| until <= self.wall) {
+    fn holder(&mut self, queue: usize, key: &str) -> Option<i64> {
+        let at = self.jobs.iter().position(|job| {
+            job.queue == queue && job.holds.is_some() && job.key.as_deref() == Some(key)
+        })?;
+        self.let_go(at);
+        self.jobs[at].holds.map(|_| self.jobs[at].id)
+    }
+
+    fn let_go(&mut self, at: usize) {
+        let job = &mut self.jobs[at];
+        if job.is_finished() && job.holds.is_some_and(|until| until <= self.wall) {
             job.holds = None;
-            return None;
         }
-        Some(job.id)
     }
 
     fn arrive(&mut self, at: usize) {
         self.jobs[at].state = State::Blocked;
         match self.jobs[at].group.clone() {
             None => self.place(at),
-            Some(group) => self.choose_lead(&group),
+            Some(group) => self.choose_lead(self.jobs[at].queue, &group),
         }
     }
 
-    fn choose_lead(&mut self, group: &str) {
-        let live: Vec<usize> = (0..self.jobs.len())
+    /// Where the jobs of a group are that haven't finished, in order.
+    fn live(&self, queue: usize, group: &str) -> Vec<usize> {
+        (0..self.jobs.len())
             .filter(|at| {
                 let job = &self.jobs[*at];
-                job.group.as_deref() == Some(group)
-                    && !matches!(job.state, State::Acked | State::Failed)
+                job.queue == queue && job.group.as_deref() == Some(group) && !job.is_finished()
             })
-            .collect();
+            .collect()
+    }
+
+    fn choose_lead(&mut self, queue: usize, group: &str) {
+        let live = self.live(queue, group);
         let Some(lead) = live.first() else {
-            self.served.remove(group);
+            self.served.remove(&(queue, group.to_owned()));
             return;
         };
         if live.iter().any(|at| self.jobs[*at].state == State::Processing) {
@@ -211,45 +275,17 @@ impl Model {
         let job = &mut self.jobs[at];
         (job.state, job.due, job.since) = (State::Ready, None, job.own);
         if let Some(group) = &job.group {
-            job.since = job.own.max(self.served.get(group).copied().unwrap_or(0));
+            let served = self.served.get(&(job.queue, group.clone()));
+            job.since = job.own.max(served.copied().unwrap_or(0));
         }
     }
 
-    fn finish(&mut self, at: usize, state: State, reason: Option<&'static str>) {
-        let job = &mut self.jobs[at];
+    /// Where a job goes that leads its group: the group's place in line stays with the group.
+    fn leave_turn(&mut self, at: usize) {
+        let job = &self.jobs[at];
         if let (Some(group), State::Ready) = (&job.group, job.state) {
-            self.served.insert(group.clone(), job.since);
+            self.served.insert((job.queue, group.clone()), job.since);
         }
-        (job.state, job.reason, job.finished) = (state, reason, self.wall);
-        job.holds = job.holds.filter(|until| *until > self.wall);
-        if let Some(group) = job.group.clone() {
-            self.choose_lead(&group);
-        }
-    }
-
-    fn give_back(&mut self, at: usize, delay: i64) {
-        let stamp = self.stamp();
-        let job = &mut self.jobs[at];
-        if job.cancelled {
-            return self.finish(at, State::Failed, Some("cancelled"));
-        }
-        if job.attempts > MAX_RETRIES {
-            return self.finish(at, State::Failed, Some("exhausted"));
-        }
-        (job.own, job.due) = (stamp, None);
-        if job.group.is_none() {
-            job.own = job.own.max(job.since);
-        }
-        if delay > 0 {
-            job.own = self.wall + delay;
-            job.due = Some(job.own);
-        }
-        self.arrive(at);
-    }
-
-    fn has_lapsed(&self, job: &Job) -> bool {
-        job.state == State::Processing
-            && job.given.last().is_some_and(|given| given.deadline <= self.boot)
     }
 
     /// Due though nobody has promoted it yet: it is shown as ready.
@@ -257,244 +293,48 @@ impl Model {
         job.state == State::Delayed && job.due.is_some_and(|due| due <= self.wall)
     }
 
-    fn sorted(&self, of: impl Fn(&Job) -> Option<i64>) -> Vec<usize> {
+    fn sorted<K: Ord>(&self, queue: usize, of: impl Fn(&Job) -> Option<K>) -> Vec<usize> {
         let mut found: Vec<_> = (0..self.jobs.len())
+            .filter(|at| self.jobs[*at].queue == queue)
             .filter_map(|at| of(&self.jobs[at]).map(|key| (key, self.jobs[at].id, at)))
             .collect();
         found.sort_unstable();
         found.into_iter().map(|(_, _, at)| at).collect()
     }
 
-    pub(crate) fn reclaim(&mut self, limit: usize) -> usize {
-        let late = self.sorted(|job| {
-            self.has_lapsed(job).then(|| job.given.last().map_or(0, |given| given.deadline))
+    /// The ids of the jobs of a state in the order of a list.
+    pub(crate) fn list(&self, queue: usize, state: State) -> Vec<i64> {
+        let mut found = self.sorted(queue, |job| {
+            (job.state == state).then_some(match state {
+                State::Ready => (-job.priority, job.since),
+                State::Delayed => (0, job.own),
+                State::Acked | State::Failed => (0, job.finished),
+                State::Blocked | State::Processing => (0, 0),
+            })
         });
-        for at in late.iter().take(limit) {
-            if let Some(last) = self.jobs[*at].given.last_mut() {
-                last.ended = Some(Verb::Lapse);
-            }
-            self.give_back(*at, 0);
+        if matches!(state, State::Acked | State::Failed) {
+            found.reverse();
         }
-        late.len().min(limit)
-    }
-
-    /// Hands out up to `want` jobs, in order, so that `most` run; the caller notes their receipts.
-    pub(crate) fn claim(&mut self, want: usize, floor: i64, most: Option<usize>) -> Vec<usize> {
-        if self.paused || want == 0 {
-            return Vec::new();
-        }
-        self.reclaim(AT_A_TIME);
-        for at in self.sorted(|job| self.is_due(job).then_some(job.own)).into_iter().take(AT_A_TIME)
-        {
-            self.make_ready(at);
-        }
-        let running = self.jobs.iter().filter(|job| job.state == State::Processing).count();
-        let want = most.map_or(want, |most| want.min(most.saturating_sub(running)));
-        let mut taken = Vec::new();
-        while taken.len() < want {
-            let line = self.line(want - taken.len(), floor);
-            if line.is_empty() {
-                break;
-            }
-            for at in line {
-                let job = &self.jobs[at];
-                if job.attempts == 0 && job.expires.is_some_and(|until| until <= self.wall) {
-                    self.finish(at, State::Failed, Some("expired"));
-                } else {
-                    self.hand_out(at);
-                    taken.push(at);
-                }
-            }
-        }
-        taken
-    }
-
-    /// The first `count` jobs that are ready, in their order.
-    fn line(&self, count: usize, floor: i64) -> Vec<usize> {
-        let mut line: Vec<usize> = (0..self.jobs.len())
-            .filter(|at| self.jobs[*at].state == State::Ready && self.jobs[*at].priority >= floor)
-            .collect();
-        line.sort_by_key(|at| {
-            let job = &self.jobs[*at];
-            (-job.priority, job.since, job.id)
-        });
-        line.truncate(count);
-        line
-    }
-
-    fn hand_out(&mut self, at: usize) {
-        let stamp = self.stamp();
-        let job = &mut self.jobs[at];
-        job.state = State::Processing;
-        job.attempts += 1;
-        job.given.push(Given {
-            receipt: 0,
-            deadline: self.boot + self.lease,
-            ended: None,
-            answerable: true,
-        });
-        if let Some(group) = &job.group {
-            job.own = stamp;
-            self.served.insert(group.clone(), stamp);
-        }
-    }
-
-    /// Which answers to an old receipt are right.
-    fn lost(job: &Job, receipt: i64, verb: Option<Verb>) -> Vec<Option<LeaseLoss>> {
-        use LeaseLoss::{Expired, Settled, Unknown};
-        let Some(age) = job.given.iter().rev().position(|given| given.receipt == receipt) else {
-            return vec![Some(Unknown)];
-        };
-        let given = &job.given[job.given.len() - 1 - age];
-        if age > 1 || !given.answerable {
-            return vec![Some(Expired), Some(Settled), Some(Unknown), None];
-        }
-        match given.ended {
-            None | Some(Verb::Lapse) => vec![Some(Expired)],
-            ended if ended == verb => vec![None],
-            _ => vec![Some(Settled)],
-        }
-    }
-
-    /// Settles, where the receipt is live; returns the answers that are right.
-    pub(crate) fn settle(
-        &mut self,
-        id: i64,
-        receipt: i64,
-        verb: Verb,
-        delay: i64,
-    ) -> Vec<Option<LeaseLoss>> {
-        let Some(at) = self.position(id) else { return vec![Some(LeaseLoss::Unknown)] };
-        if !self.is_live(at, receipt) {
-            return Self::lost(&self.jobs[at], receipt, Some(verb));
-        }
-        if let Some(last) = self.jobs[at].given.last_mut() {
-            last.ended = Some(verb);
-        }
-        match verb {
-            Verb::Ack => self.finish(at, State::Acked, None),
-            Verb::Fail => self.finish(at, State::Failed, Some("failed")),
-            Verb::Release => self.release(at),
-            _ => self.give_back(at, delay),
-        }
-        vec![None]
-    }
-
-    fn is_live(&self, at: usize, receipt: i64) -> bool {
-        let job = &self.jobs[at];
-        job.state == State::Processing
-            && job.given.last().is_some_and(|given| given.receipt == receipt)
-            && !self.has_lapsed(job)
-    }
-
-    fn release(&mut self, at: usize) {
-        self.jobs[at].attempts -= 1;
-        if self.jobs[at].cancelled {
-            return self.finish(at, State::Failed, Some("cancelled"));
-        }
-        self.jobs[at].state = State::Ready;
-        if let Some(group) = self.jobs[at].group.clone() {
-            self.jobs[at].since = self.jobs[at].own;
-            self.choose_lead(&group);
-        }
-    }
-
-    pub(crate) fn extend(&mut self, id: i64, receipt: i64, micros: i64) -> Vec<Option<LeaseLoss>> {
-        let Some(at) = self.position(id) else { return vec![Some(LeaseLoss::Unknown)] };
-        if !self.is_live(at, receipt) {
-            return Self::lost(&self.jobs[at], receipt, None);
-        }
-        let until = self.boot + micros;
-        if let Some(last) = self.jobs[at].given.last_mut() {
-            last.deadline = last.deadline.max(until);
-        }
-        vec![None]
-    }
-
-    pub(crate) fn progress(
-        &mut self,
-        id: i64,
-        receipt: i64,
-        progress: &[u8],
-    ) -> Vec<Option<LeaseLoss>> {
-        let Some(at) = self.position(id) else { return vec![Some(LeaseLoss::Unknown)] };
-        if !self.is_live(at, receipt) {
-            return Self::lost(&self.jobs[at], receipt, None);
-        }
-        self.jobs[at].progress = Some(progress.to_vec());
-        vec![None]
-    }
-
-    pub(crate) fn edit(&mut self, at: usize, payload: &[u8]) -> bool {
-        let job = &mut self.jobs[at];
-        if matches!(job.state, State::Processing | State::Acked) {
-            return false;
-        }
-        job.payload = payload.to_vec();
-        true
-    }
-
-    pub(crate) fn retry(&mut self, at: usize) -> bool {
-        let stamp = self.stamp();
-        let job = &mut self.jobs[at];
-        if job.state != State::Failed {
-            return false;
-        }
-        (job.attempts, job.reason, job.cancelled, job.own, job.due) = (0, None, false, stamp, None);
-        if let Some(last) = job.given.last_mut() {
-            last.answerable = false;
-        }
-        job.expires = None;
-        let key = job.key.clone();
-        self.arrive(at);
-        if self.jobs[at].state == State::Ready {
-            self.jobs[at].since = stamp;
-        }
-        if let Some(key) = key
-            && self.holder(&key).is_none()
-        {
-            self.jobs[at].holds = Some(0);
-        }
-        true
-    }
-
-    pub(crate) fn cancel(&mut self, at: usize) -> bool {
-        match self.jobs[at].state {
-            State::Acked | State::Failed => return false,
-            State::Processing => self.jobs[at].cancelled = true,
-            _ => self.finish(at, State::Failed, Some("cancelled")),
-        }
-        true
-    }
-
-    pub(crate) fn purge(&mut self, before: i64, include_failed: bool) -> usize {
-        let count = self.jobs.len();
-        self.jobs.retain(|job| {
-            let finished =
-                job.state == State::Acked || (include_failed && job.state == State::Failed);
-            !(finished && job.finished <= before)
-        });
-        count - self.jobs.len()
-    }
-
-    /// Removes what is acked and was kept as long as it, or else the queue, asks for.
-    pub(crate) fn prune(&mut self, retention: Option<i64>) -> usize {
-        let count = self.jobs.len();
-        self.jobs.retain(|job| {
-            let kept = job.retention.or(retention);
-            !(job.state == State::Acked
-                && kept.is_some_and(|kept| job.finished + kept <= self.wall))
-        });
-        count - self.jobs.len()
+        found.into_iter().map(|at| self.jobs[at].id).collect()
     }
 
     /// How many jobs are ready, delayed, blocked, processing, acked, failed, as they are shown.
-    pub(crate) fn counts(&self) -> [i64; 6] {
+    pub(crate) fn counts(&self, queue: usize) -> [i64; 6] {
         let mut counts = [0; 6];
-        for job in &self.jobs {
+        for job in self.jobs.iter().filter(|job| job.queue == queue) {
             let shown = if self.is_due(job) { State::Ready } else { job.state };
             counts[usize::try_from(shown as i64).unwrap_or(0)] += 1;
         }
         counts
+    }
+
+    /// How many dead letters something went wrong with.
+    pub(crate) fn failures(&self, queue: usize) -> usize {
+        let is_one = |job: &&Job| {
+            job.queue == queue
+                && job.state == State::Failed
+                && !matches!(job.reason, Some("cancelled" | "discarded"))
+        };
+        self.jobs.iter().filter(is_one).count()
     }
 }
