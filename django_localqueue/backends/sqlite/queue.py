@@ -7,27 +7,23 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from django_localqueue import _native
 from django_localqueue.backends.arguments import (
     HEADERS,
-    Act,
     Message,
     Settlement,
     microseconds,
-    optional_microseconds,
     seconds,
 )
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.backends.leases import lost_lease, outcome
 from django_localqueue.backends.sqlite import stores
 from django_localqueue.backends.sqlite.coordination import SQLiteCoordination
+from django_localqueue.backends.sqlite.inspection import SQLiteInspection
 from django_localqueue.backends.sqlite.records import (
     NativeSettlement,
-    failure_group,
-    job_record,
-    native_filter,
     native_settlement,
     put_ids,
     undecodable,
@@ -35,24 +31,16 @@ from django_localqueue.backends.sqlite.records import (
 from django_localqueue.exceptions import (
     Empty,
     InvalidInput,
-    JobNotFound,
     LocalQueueError,
     QueueClosed,
 )
 from django_localqueue.serializers import Serializer
 from django_localqueue.types import (
     MICROSECONDS,
-    Activity,
-    Applied,
     Exchange,
-    FailureGroup,
     Job,
-    JobFilter,
     JobId,
-    JobRecord,
-    Page,
     Settle,
-    Stats,
 )
 
 #: Seconds that one wait in the engine lasts at most. Whether the queue was closed, where others
@@ -60,7 +48,7 @@ from django_localqueue.types import (
 WAIT = 1.0
 
 
-class SQLiteQueue(SQLiteCoordination, BaseQueue):
+class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
     """A queue in a SQLite file on a local disk; several names may share one file.
 
     Threads may share it, other processes may open the same folder, and a forked
@@ -149,7 +137,7 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
             return self._shared
 
     def _open(self) -> _native.Store:
-        return self._join().store
+        return self._store or self._join().store
 
     def _forget_store(self) -> None:
         self._shared = None
@@ -434,98 +422,6 @@ class SQLiteQueue(SQLiteCoordination, BaseQueue):
         if lost is not None:
             raise lost_lease(job, lost)
         return not cancelled
-
-    # ---- looking
-
-    def stats(self) -> Stats:
-        stats = (self._store or self._open()).stats(self.name)
-        return Stats(
-            stats.ready,
-            stats.delayed,
-            stats.blocked,
-            stats.processing,
-            stats.expired,
-            stats.acked,
-            stats.failed,
-            stats.paused,
-            stats.oldest_ready_at,
-        )
-
-    def lookup(self, id: str) -> JobRecord | None:
-        record = (self._store or self._open()).lookup(self.name, str(id))
-        return None if record is None else job_record(self.name, record)
-
-    def _list(self, filter: JobFilter, limit: int, after: tuple[int, int] | None) -> Page:
-        records, cursor = (self._store or self._open()).list(
-            self.name, native_filter(filter), limit, after
-        )
-        return Page([job_record(self.name, record) for record in records], cursor)
-
-    def _count(self, filter: JobFilter, cap: int) -> int:
-        return (self._store or self._open()).count(self.name, native_filter(filter), cap)
-
-    def _failures(self, limit: int, after: tuple[int, int] | None) -> list[FailureGroup]:
-        groups = (self._store or self._open()).failures(self.name, limit, after)
-        return [failure_group(group) for group in groups]
-
-    def _activity(self, since: int, until: int, step: int) -> list[Activity]:
-        steps = (self._store or self._open()).activity(self.name, since, until, step)
-        return [Activity(*one) for one in steps]
-
-    def _list_failed(self, limit: int, offset: int) -> list[JobRecord]:
-        records = (self._store or self._open()).list_failed(self.name, limit, offset)
-        return [job_record(self.name, record) for record in records]
-
-    # ---- repairing
-
-    def _retry_failed(self, id: str) -> bool:
-        return self._known((self._store or self._open()).retry_failed(self.name, id), id)
-
-    def _cancel(self, id: str) -> bool:
-        return self._known((self._store or self._open()).cancel(self.name, id), id)
-
-    def _edit(self, id: str, payload: bytes) -> bool:
-        return self._known((self._store or self._open()).edit(self.name, id, payload), id)
-
-    def _known(self, done: bool | None, id: str) -> bool:
-        if done is None:
-            raise JobNotFound(f"The queue {self.name!r} has no job {id!r}.")
-        return done
-
-    def _apply(self, act: Act, filter: JobFilter, as_of: int, limit: int) -> Applied:
-        return Applied(
-            *(self._store or self._open()).apply(
-                self.name, act.action, native_filter(filter), as_of, limit, act.delay, act.target
-            )
-        )
-
-    def _purge(self, older_than: float, include_failed: bool) -> int:
-        store = self._store or self._open()
-        before = store.now() - microseconds(older_than, "older_than")
-        kinds: Sequence[Literal["acked", "failed"]] = ("acked", "failed")
-        return store.purge(self.name, before, kinds[: 1 + include_failed], None)
-
-    def _prune(self, limit: int) -> int:
-        retention = optional_microseconds(self.retention_seconds, "retention_seconds")
-        return (self._store or self._open()).prune(self.name, retention, limit)
-
-    def reclaim_expired_leases(self) -> int:
-        return (self._store or self._open()).reclaim(self.name, self.max_retries)
-
-    def pause(self) -> None:
-        (self._store or self._open()).set_paused(self.name, True)
-
-    def resume(self) -> None:
-        (self._store or self._open()).set_paused(self.name, False)
-
-    def check(self) -> list[str]:
-        return (self._store or self._open()).check()
-
-    def _backup(self, target: str) -> None:
-        (self._store or self._open()).backup(target)
-
-    def vacuum(self) -> None:
-        (self._store or self._open()).vacuum()
 
 
 def _is_ending() -> bool:
