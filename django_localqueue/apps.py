@@ -17,4 +17,4 @@ class LocalQueueConfig(AppConfig):
     def ready(self) -> None:
         from django_localqueue import checks
 
-        checks.register_those_of_tasks()
+        checks.tasks.register_those_of_tasks()

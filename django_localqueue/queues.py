@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from django_localqueue import conf
 from django_localqueue.backends.base import BaseQueue
+from django_localqueue.conf import locations
 from django_localqueue.exceptions import InvalidInput, UnknownQueue
 
 
@@ -42,12 +43,12 @@ class QueueHandler:
             StoreUnavailable: its store can't be opened.
         """
         queue = self._open.get(alias)
-        if queue is not None and self._in_test_run == conf.in_test_run():
+        if queue is not None and self._in_test_run == locations.in_test_run():
             return queue
         with self._lock:
-            if self._in_test_run != conf.in_test_run():
+            if self._in_test_run != locations.in_test_run():
                 self.close_all()
-                self._in_test_run = conf.in_test_run()
+                self._in_test_run = locations.in_test_run()
             queue = self._open.get(alias)
             if queue is None:
                 queue = self._open[alias] = self._build(alias)
@@ -93,15 +94,15 @@ class QueueHandler:
         settings = self.settings(alias)
         for problem in settings.problems:
             raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
-        location = conf.location_for(settings)
+        location = locations.location_for(settings)
         if location == conf.IN_MEMORY:
             # In memory as elsewhere, aliases of one LOCATION share one store.
-            location = f"{self._memory}:{conf.shown_store(settings)}"
-            settings = conf.in_memory(settings)
+            location = f"{self._memory}:{locations.shown_store(settings)}"
+            settings = locations.in_memory(settings)
         # Each backend has a constructor of its own: location, name, and its options.
         backend: Callable[..., BaseQueue] = backend_class(settings)
         try:
-            return backend(location, conf.name_for(settings), **arguments(settings))
+            return backend(location, locations.name_for(settings), **arguments(settings))
         except InvalidInput as error:
             raise ImproperlyConfigured(f"LOCALQUEUE[{alias!r}]: {error}") from error
 

@@ -310,7 +310,7 @@ def test_every_flag_of_the_worker_is_in_the_configuration_page() -> None:
 
 def test_every_check_is_in_the_configuration_page_and_no_other() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text()
-    package = Path(conf.__file__).parent
+    package = Path(conf.__file__).parents[1]
     known = set()
     for path in package.rglob("*.py"):
         known |= set(re.findall(r'"(?:django_localqueue\.)?([EW]\d{3})"', path.read_text()))

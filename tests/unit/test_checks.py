@@ -13,12 +13,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.conf import global_settings
 from django.core import checks as django_checks
 from django.core.checks import CheckMessage
 from django.core.management import call_command
 from django.test import override_settings
 
 from django_localqueue import checks, conf, folders
+from django_localqueue.conf import locations
 from tests.fakes.rqlite import FakeCluster
 from tests.unit.calls import call_unprivileged
 
@@ -227,8 +230,10 @@ def test_e005_the_backport_is_missing(
     text: str,
 ) -> None:
     settings.TASKS = TASKS
-    monkeypatch.setattr(checks, "find_spec", lambda name: None if name in missing else object())
-    monkeypatch.setattr(checks.apps, "is_installed", lambda name: name != "django_tasks")
+    monkeypatch.setattr(
+        checks.tasks, "find_spec", lambda name: None if name in missing else object()
+    )
+    monkeypatch.setattr(apps, "is_installed", lambda name: name != "django_tasks")
     with one_queue(folder):
         assert text in run()["E005"].msg
 
@@ -427,7 +432,7 @@ def test_w005_the_console_is_on_without_the_admin(
     found: bool,
 ) -> None:
     settings.LOCALQUEUE_CONSOLE = console
-    monkeypatch.setattr(checks.apps, "is_installed", lambda name: name != "django.contrib.admin")
+    monkeypatch.setattr(apps, "is_installed", lambda name: name != "django.contrib.admin")
     with one_queue(folder):
         assert ("W005" in run()) is found
 
@@ -442,7 +447,7 @@ def test_w006_durability_below_full_in_production(
 
 
 def test_w007_tasks_is_the_default_of_django(settings: Any, folder: Path) -> None:
-    settings.TASKS = getattr(conf.global_settings, "TASKS", None)
+    settings.TASKS = getattr(global_settings, "TASKS", None)
     with one_queue(folder):
         assert "the worker has nothing to do" in run()["W007"].msg
 
@@ -493,7 +498,7 @@ def test_e003_two_aliases_of_one_cluster_ask_for_different_options(option: dict[
 def test_w010_a_queue_in_memory_outside_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     with one_queue(":memory:"):
         assert run() == {}
-        monkeypatch.setattr(conf, "in_test_run", lambda: False)
+        monkeypatch.setattr(locations, "in_test_run", lambda: False)
         assert "in memory" in run()["W010"].msg
 
 
@@ -573,8 +578,9 @@ def test_a_check_can_be_silenced(settings: Any, folder: Path) -> None:
         call_command("check", tags=[checks.TAG], fail_level="WARNING")
 
 
-def test_every_id_of_the_module_is_tested_here() -> None:
-    text = Path(checks.__file__).read_text() + Path(conf.__file__).read_text()
+def test_every_id_of_checks_and_settings_is_tested_here() -> None:
+    packages = [Path(package.__file__).parent for package in (checks, conf)]
+    text = "".join(path.read_text() for folder in packages for path in folder.glob("*.py"))
     ids = set(re.findall(r'"(?:django_localqueue\.)?([EW]\d{3})"', text))
     tested = set(re.findall(r"def test_([ew]\d{3})_", Path(__file__).read_text()))
     assert {name.lower() for name in ids} == tested

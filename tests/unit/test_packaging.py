@@ -90,7 +90,7 @@ def test_only_conf_reads_the_settings_of_this_app() -> None:
                 and str(node.args[1].value).startswith("LOCALQUEUE")
             ):
                 readers.add(name)
-    assert readers == {"conf.py"}
+    assert readers == {"conf/reading.py"}
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -11,7 +11,8 @@ import pytest
 from django.test import override_settings
 
 import django_localqueue.queues as attribute
-from django_localqueue import QueueClosed, UnknownQueue, conf, queues
+from django_localqueue import QueueClosed, UnknownQueue, queues
+from django_localqueue.conf import locations
 from django_localqueue.queues import queues as from_module
 
 
@@ -106,7 +107,7 @@ def test_queues_are_opened_anew_when_a_test_run_begins(
     entry: dict[str, Any] = {"LOCATION": tmp_path / "store", "TEST": {"LOCATION": ":memory:"}}
     with override_settings(LOCALQUEUE={"default": entry}):
         with monkeypatch.context() as patch:
-            patch.setattr(conf, "in_test_run", lambda: False)
+            patch.setattr(locations, "in_test_run", lambda: False)
             production = queues["default"]
             assert production.store_key == str(tmp_path / "store")
         assert queues["default"].store_key.startswith(":memory:")

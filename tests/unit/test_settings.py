@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_localqueue import Job, PayloadTooLarge, SQLiteQueue, conf, queues
+from django_localqueue.conf import locations
 
 
 class LoudQueue(SQLiteQueue):
@@ -242,7 +243,7 @@ def test_test_location_left_out_is_that_of_default(tmp_path: Path) -> None:
 def test_outside_a_test_run_test_location_is_not_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conf, "in_test_run", lambda: False)
+    monkeypatch.setattr(locations, "in_test_run", lambda: False)
     with one_queue(tmp_path, TEST={"LOCATION": ":memory:"}):
         queues["default"].put({})
         assert (tmp_path / "store" / "localqueue.db").is_file()
@@ -269,7 +270,7 @@ def test_each_parallel_test_process_has_a_folder_of_its_own(
 
 def test_a_test_run_never_opens_the_queue_of_the_settings_file(tmp_path: Path) -> None:
     queue = conf.QueueSettings("default", location=tmp_path)
-    assert conf.location_for(queue) == ":memory:"
+    assert locations.location_for(queue) == ":memory:"
 
 
 def test_a_location_that_a_test_sets_itself_is_used(tmp_path: Path) -> None:

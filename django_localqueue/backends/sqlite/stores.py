@@ -13,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_localqueue import _native, conf
+from django_localqueue.conf import locations
 from django_localqueue.exceptions import ForeignDatabase, InvalidInput, QueueClosed
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _named(options: StoreOptions) -> str:
 
 def _refuse_a_file_of_django(folder: str) -> None:
     file = os.path.join(folder, conf.FILE_NAME)
-    for path, alias in conf.database_files().items():
+    for path, alias in locations.database_files().items():
         if path == os.path.realpath(file) or _is_one_file(path, file):
             raise ForeignDatabase(
                 f"{file} is also the database {alias!r} of DATABASES, and two SQLite libraries in"

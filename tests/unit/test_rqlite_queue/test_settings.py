@@ -17,6 +17,7 @@ from django.views.debug import SafeExceptionReporterFilter
 from django_localqueue import conf, queues
 from django_localqueue.backends.rqlite import RqliteQueue, stores
 from django_localqueue.backends.sqlite import SQLiteQueue
+from django_localqueue.conf import locations
 from django_localqueue.exceptions import NotStored
 from tests.fakes.authority import Authority, server_context
 from tests.fakes.rqlite import FakeCluster, User
@@ -222,7 +223,7 @@ def test_a_test_run_without_test_location_never_touches_the_cluster(
 ) -> None:
     with on_rqlite(cluster.urls, OPTIONS={"timeouts": {"total": 5}, "lease_seconds": 30}):
         # As if the settings of the project said so, and not a test.
-        monkeypatch.setattr(conf, "_is_overridden", lambda: False)
+        monkeypatch.setattr(locations, "_is_overridden", lambda: False)
         queue = queues["default"]
         queue.put(1)
         assert isinstance(queue, SQLiteQueue)

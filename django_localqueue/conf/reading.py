@@ -1,184 +1,39 @@
-"""The settings: the only module that reads them.
+"""Reading the settings, and what is wrong in their shape.
 
 Nothing is read before it is asked for, and ``override_settings`` is followed.
-This module knows which keys there are and what shape they have; what values an
-option may have is the backend's to say.
 """
 
 from __future__ import annotations
 
 import difflib
-import os
-import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from django.conf import UserSettingsHolder, global_settings, settings
+from django.conf import global_settings, settings
 from django.core.signals import setting_changed
 
-SQLITE_BACKEND = "django_localqueue.backends.sqlite.SQLiteQueue"
-RQLITE_BACKEND = "django_localqueue.backends.rqlite.RqliteQueue"
-IN_MEMORY = ":memory:"
-FILE_NAME = "localqueue.db"  # in the folder that LOCATION names
-
-QUEUE_KEYS = ("BACKEND", "LOCATION", "NAME", "HANDLER", "OPTIONS", "TEST")
-TEST_KEYS = ("LOCATION",)
-OPTIONS = (
-    "durability",
-    "lease_seconds",
-    "max_retries",
-    "retention_seconds",
-    "max_payload_bytes",
-    "serializer",
-    "max_running",
-    "rate",
-    "auth",
-    "tls",
-    "timeouts",
+from django_localqueue.conf.keys import (
+    IN_MEMORY,
+    OPTION_TYPES,
+    OPTIONS,
+    OPTIONS_OF_BACKEND,
+    QUEUE_KEYS,
+    RQLITE_BACKEND,
+    SCHEDULE_KEYS,
+    SECRET_OPTIONS,
+    SECTION_TYPES,
+    SQLITE_BACKEND,
+    STORE_OPTIONS,
+    TEST_KEYS,
+    ConsoleSettings,
+    Problem,
+    QueueSettings,
+    WorkerSettings,
 )
-#: The types of options that are looked at here, since a message must not show the value, or
-#: since no backend looks at it.
-OPTION_TYPES: dict[str, tuple[type, ...]] = {
-    "auth": (str, list, tuple),
-    "tls": (dict,),
-    "timeouts": (int, float, dict),
-}
-#: Options that one backend takes and others don't act on.
-OPTIONS_OF_BACKEND: dict[str, tuple[str, ...]] = {
-    SQLITE_BACKEND: ("durability",),
-    RQLITE_BACKEND: ("auth", "tls", "timeouts"),
-}
-#: Options of a store, whichever alias gives them: the others of one LOCATION take them too.
-STORE_OPTIONS = ("durability", "auth", "tls", "timeouts")
-#: Values that no message may show.
-SECRET_OPTIONS = ("auth",)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong in the settings; ``id`` is the id of its system check."""
-
-    id: str
-    message: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """One alias of LOCALQUEUE, with what it left out filled in."""
-
-    alias: str
-    backend: str = SQLITE_BACKEND
-    location: Any = field(default=None, repr=False)  # it and OPTIONS may hold a password
-    name: str = ""
-    handler: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    test_location: Any = field(default=None, repr=False)
-    problems: tuple[Problem, ...] = ()
-    #: LOCATION is nowhere set: it is the default one.
-    unset_location: bool = False
-    #: The keys given under OPTIONS that have no effect in this version.
-    without_effect: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """LOCALQUEUE_WORKER: what ``runqueueworker`` does where its flags don't say otherwise.
-
-    But for ``heartbeat_interval`` the keys are those of ``worker.options``; None: not set.
-    """
-
-    heartbeat_interval: float = 10
-    queues: tuple[str, ...] | None = None
-    exclude_queues: tuple[str, ...] | None = None
-    processes: int | None = None
-    threads: int | None = None
-    burst: bool | None = None
-    fail_on_error: bool | None = None
-    max_idle: float | None = None
-    max_jobs: int | None = None
-    max_jobs_jitter: int | None = None
-    max_memory: float | None = None
-    max_lifetime: float | None = None
-    poll_interval: float | None = None
-    lease: float | None = None
-    job_timeout: float | None = None
-    shutdown_timeout: float | None = None
-    name: str | None = None
-    health_file: str | None = None
-    health_port: int | None = None
-    pidfile: str | None = None
-    reload: bool | None = None
-    log_format: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleSettings:
-    """LOCALQUEUE_CONSOLE.
-
-    ``auto_register``: whether the console puts itself on Django's default admin site.
-    ``has_permission``: dotted path of the rule who may do what, instead of Django's
-    permissions; see ``django_localqueue.console.permissions``.
-    ``read_only``: nobody may change anything.
-    ``hidden_keys``: values of payloads, results and headers are hidden whose key contains one
-    of these, whatever its case.
-    ``redact``: dotted path of a function that gets decoded data and its record and returns what
-    may be shown; after ``hidden_keys``.
-    ``index_notice``: whether the admin's index tells how many jobs have failed.
-    ``refresh_seconds``: how often a page that is watched is read again; 0: never.
-    ``read_seconds``: how long a page waits for a cluster before it says that it can't be read.
-    """
-
-    auto_register: bool = True
-    has_permission: str | None = None
-    read_only: bool = False
-    hidden_keys: tuple[str, ...] = (
-        *("password", "passwd", "secret", "token", "api_key", "apikey", "authorization"),
-        *("credential", "private_key", "session", "cookie", "card_number", "cvv", "iban", "ssn"),
-    )
-    redact: str | None = None
-    index_notice: bool = True
-    refresh_seconds: int = 10
-    read_seconds: float = 3
-
-
-#: The types that each key of a schedule takes.
-SCHEDULE_KEYS: dict[str, tuple[type, ...]] = {
-    "TASK": (str,),
-    "CRON": (str,),
-    "TIMEZONE": (str,),
-    "ARGS": (list, tuple),
-    "KWARGS": (dict,),
-    "MISSED": (str,),
-    "OVERLAP": (str,),
-}
-#: The types that each key of the two takes.
-SECTION_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("queues", "exclude_queues"), (list, tuple)),
-    **dict.fromkeys(("processes", "threads", "max_jobs", "max_jobs_jitter", "health_port"), (int,)),
-    **dict.fromkeys(("burst", "fail_on_error", "reload"), (bool,)),
-    **dict.fromkeys(
-        (
-            *("max_idle", "max_memory", "max_lifetime", "poll_interval", "lease", "job_timeout"),
-            *("shutdown_timeout", "heartbeat_interval"),
-        ),
-        (int, float),
-    ),
-    **dict.fromkeys(("name", "log_format"), (str,)),
-    **dict.fromkeys(("health_file", "pidfile"), (str, os.PathLike)),
-    "auto_register": (bool,),
-    "has_permission": (str,),
-    "read_only": (bool,),
-    "hidden_keys": (list, tuple),
-    "redact": (str,),
-    "index_notice": (bool,),
-    "refresh_seconds": (int,),
-    "read_seconds": (int, float),
-}
+from django_localqueue.conf.locations import store_key
 
 
 @cache
@@ -264,66 +119,6 @@ def tasks_are_the_default() -> bool:
     """Whether TASKS is unset or what Django has it be."""
     raw = getattr(settings, "TASKS", None)
     return raw is None or raw == getattr(global_settings, "TASKS", None)
-
-
-def location_for(queue: QueueSettings) -> Any:
-    """Return where this queue's store is now.
-
-    That is TEST LOCATION in a test run, a folder for each parallel test process.
-    A test run without one never touches the queue of the settings file: its queues
-    are in memory, unless the test overrides LOCALQUEUE itself.
-    """
-    if not in_test_run():
-        return queue.location
-    if queue.test_location is not None:
-        if queue.backend == RQLITE_BACKEND:
-            return queue.test_location
-        return _of_this_test_process(queue.test_location)
-    if queue.backend in OPTIONS_OF_BACKEND and not _is_overridden():
-        return IN_MEMORY
-    return queue.location
-
-
-def name_for(queue: QueueSettings) -> str:
-    """Return the queue's name in its store; parallel test processes share a cluster, by name."""
-    if queue.backend != RQLITE_BACKEND or queue.test_location is None or not in_test_run():
-        return queue.name
-    return str(_of_this_test_process(queue.name))
-
-
-def in_memory(queue: QueueSettings) -> QueueSettings:
-    """Return the settings of a queue in memory instead of this one."""
-    ours = OPTIONS_OF_BACKEND.get(queue.backend, ())
-    options = {key: value for key, value in queue.options.items() if key not in ours}
-    return replace(queue, backend=SQLITE_BACKEND, options=options)
-
-
-def shown_store(queue: QueueSettings) -> str:
-    """Return what is equal for aliases that share a LOCATION; URLs in it may hold a password."""
-    key = store_key(queue.location)
-    return key if queue.backend != RQLITE_BACKEND else f"rqlite-{hash(key):x}"
-
-
-def in_test_run() -> bool:
-    """Whether Django's test environment is set up: the test database's time."""
-    state = getattr(sys.modules.get("django.test.utils"), "_TestState", None)
-    return hasattr(state, "saved_data")
-
-
-def database_files() -> dict[str, str]:
-    """Return the real path of every SQLite file that DATABASES opens, with its alias."""
-    if not settings.configured:
-        return {}
-    files = {}
-    for alias, database in getattr(settings, "DATABASES", {}).items():
-        engine = str(database.get("ENGINE", ""))
-        if "sqlite" not in engine and "spatialite" not in engine:
-            continue
-        for name in (database.get("NAME"), (database.get("TEST") or {}).get("NAME")):
-            path = _file_of(name)
-            if path:
-                files[os.path.realpath(path)] = str(alias)
-    return files
 
 
 def suggestion(key: object, known: Iterable[str]) -> str:
@@ -443,54 +238,9 @@ def _with_the_options_of_their_stores(
     return result
 
 
-def store_key(location: Any) -> str:
-    """Return what is equal for locations that are one store, without a login in URLs."""
-    if isinstance(location, (list, tuple)):
-        return " ".join(sorted(_without_login(str(url)) for url in location))
-    if isinstance(location, str) and _is_url(location):
-        return _without_login(location)
-    if isinstance(location, (str, os.PathLike)) and location != IN_MEMORY:
-        return os.path.realpath(os.fspath(location))
-    return repr(location)
-
-
-def _is_url(text: str) -> bool:
-    return text.startswith(("http://", "https://"))
-
-
-def _without_login(url: str) -> str:
-    scheme, mark, rest = url.partition("://")
-    return scheme + mark + rest.rpartition("@")[2].rstrip("/")
-
-
 def _default_location() -> Path | None:
     base = getattr(settings, "BASE_DIR", None)
     return None if base is None else Path(base) / "localqueue"
-
-
-def _of_this_test_process(location: Any) -> Any:
-    if not isinstance(location, (str, os.PathLike)) or location == IN_MEMORY:
-        return location
-    process = os.environ.get("PYTEST_XDIST_WORKER")
-    if not process:  # Django's own parallel runner numbers its processes from 1
-        number = getattr(sys.modules.get("django.test.runner"), "_worker_id", 0)
-        process = str(number) if number else None
-    return f"{os.fspath(location)}_{process}" if process else location
-
-
-def _file_of(name: Any) -> str | None:
-    """Return the file that the NAME of a SQLite database means; None: it is in memory."""
-    if not isinstance(name, (str, os.PathLike)):
-        return None
-    text = os.fspath(name)
-    if text.startswith("file:"):
-        path, _, query = text[len("file:") :].partition("?")
-        if "mode=memory" in query:
-            return None
-        text = unquote(path)
-        if text.startswith("//"):
-            text = "/" + text[2:].partition("/")[2]
-    return None if not text or text == IN_MEMORY else text
 
 
 def _section(
@@ -536,16 +286,6 @@ def _names(types: tuple[type, ...]) -> str:
 
 def _wrong_type(what: str, value: Any, wanted: str) -> Problem:
     return Problem("E006", f"{what} is {value!r}.", f"It must be {wanted}.")
-
-
-def _is_overridden() -> bool:
-    """Whether a test has LOCALQUEUE overridden, as ``override_settings`` does it."""
-    holder: Any = vars(settings)["_wrapped"]
-    while isinstance(holder, UserSettingsHolder) and holder.default_settings is not global_settings:
-        if "LOCALQUEUE" in vars(holder):
-            return True
-        holder = holder.default_settings
-    return False
 
 
 def _follow(*, setting: str, **_: Any) -> None:
