@@ -1,11 +1,12 @@
 """Carries conversations with a cluster over ``requests``.
 
-Sessions and their TLS are those of ``requests``; what is sent goes to their connection pools
-at once, which takes a third of the time of ``Session.post``.
+Sessions, their TLS and their pools of connections are those of ``requests``; what is sent goes
+to a connection at once, which takes a quarter of the time of ``Session.post``.
 """
 
 from __future__ import annotations
 
+import http.client
 import os
 import threading
 import time
@@ -31,22 +32,25 @@ _CHUNK = 1024 * 1024
 T = TypeVar("T")
 
 
-class _InOnePiece:
-    """A connection that sends the head of a request together with its body.
+class _Posting:
+    """What is added to a connection of urllib3: a POST and its answer as ``http.client`` has them.
 
-    In two pieces the node would be woken twice, and read twice.
+    The head is sent together with the body: in two pieces the node would be woken twice, and
+    read twice.
     """
 
     _pieces: list[bytes] | None = None
 
-    def request(self, *given: Any, **named: Any) -> None:
-        self._pieces = []
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
+        connection = cast(http.client.HTTPConnection, self)
+        pieces: list[bytes] = []
+        self._pieces = pieces
         try:
-            super().request(*given, **named)  # type: ignore[misc]
-            pieces = self._pieces
+            http.client.HTTPConnection.request(connection, "POST", path, body, headers)
         finally:
             self._pieces = None
         self.send(b"".join(pieces))
+        return http.client.HTTPConnection.getresponse(connection)
 
     def send(self, data: bytes) -> None:
         if self._pieces is None:
@@ -172,30 +176,37 @@ class RqliteClient(Carrier):
     def _post(self, request: Request) -> Answer | Broken:
         deadline = time.monotonic() + request.budget
         slash = request.url.index("/", len("https://"))
+        connection: Any = None
+        sent = answered = False
         try:
-            response = self._pool(request.url[:slash]).urlopen(
-                "POST",
-                request.url[slash:],
-                request.body,
-                request.headers,
-                retries=False,
-                redirect=False,
-                assert_same_host=False,
-                timeout=self._urllib3.Timeout(request.connect_timeout, request.read_timeout),
-                preload_content=False,
-            )
+            pool = self._pool(request.url[:slash])
+            connection = pool._get_conn()
+            if connection.sock is None:
+                connection.timeout = request.connect_timeout
+                connection.connect()
+            connection.sock.settimeout(request.read_timeout)
+            sent = True
+            response = connection.post(request.url[slash:], request.body, request.headers)
             body = response.read(_CHUNK)
             while rest := response.read(_CHUNK):
                 body += rest
                 if len(body) > MAX_ANSWER_BYTES or time.monotonic() > deadline:
-                    response.close()
                     return Broken(True, "the answer is too long or too slow")
-            headers = {name.lower(): value for name, value in response.headers.iteritems()}
+            if response.length:  # what Content-Length promised beyond the end of the connection
+                return Broken(True, "the answer was cut short")
+            answered = True
+            headers = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, headers, body)
-        except (self._urllib3.exceptions.HTTPError, self._requests.RequestException) as error:
-            return self._broken(error)
+        except (self._urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
+            return self._broken(error, sent)
+        finally:
+            if connection is not None:
+                if not answered:
+                    connection.close()
+                pool._put_conn(connection)
 
-    def _broken(self, error: Exception) -> Broken:
+    def _broken(self, error: Exception, sent: bool = True) -> Broken:
+        """Return what went wrong; ``sent`` unless it did before anything was sent."""
         tls = tls_error(error)
         if tls is not None:
             return Broken(not refused_by_peer(tls), tls_text(tls), tls=True)
@@ -204,8 +215,10 @@ class RqliteClient(Carrier):
             return Broken(False, f"no connection ({_innermost(error)})")
         if isinstance(error, exceptions.ConnectTimeoutError):
             return Broken(False, "no connection within the timeout")
-        if isinstance(error, exceptions.ReadTimeoutError):
-            return Broken(True, "no answer within the timeout")
+        if isinstance(error, (exceptions.ReadTimeoutError, TimeoutError)):
+            return Broken(sent, f"no {'answer' if sent else 'connection'} within the timeout")
+        if not sent:
+            return Broken(False, f"no connection ({_innermost(error)})")
         return Broken(True, f"the connection broke ({_innermost(error)})")
 
     def _begin_process(self) -> None:
@@ -244,7 +257,7 @@ class RqliteClient(Carrier):
             pool = adapter.get_connection_with_tls_context(
                 request, session.verify, None, session.cert
             )
-            pool.ConnectionCls = type("Connection", (_InOnePiece, pool.ConnectionCls), {})
+            pool.ConnectionCls = type("Connection", (_Posting, pool.ConnectionCls), {})
             self._local.pools[origin] = pool
         return pool
 
