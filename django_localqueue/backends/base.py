@@ -18,13 +18,12 @@ from django_localqueue.backends.arguments import (
     Settlement,
     limits,
     microseconds,
-    number,
     optional_microseconds,
     seconds,
     text,
     whole,
 )
-from django_localqueue.backends.coordination import CoordinatingQueue
+from django_localqueue.backends.settling import SettlingQueue
 from django_localqueue.exceptions import (
     Empty,
     InvalidInput,
@@ -34,19 +33,17 @@ from django_localqueue.exceptions import (
 )
 from django_localqueue.serializers import JSONSerializer, Serializer
 from django_localqueue.types import (
-    ErrorRecord,
     Exchange,
     Job,
     JobId,
     NewJob,
-    Reason,
     Settle,
 )
 
 MAX_BATCH = 100_000
 
 
-class BaseQueue(CoordinatingQueue):
+class BaseQueue(SettlingQueue):
     """A named line of jobs in a store.
 
     Args:
@@ -68,8 +65,6 @@ class BaseQueue(CoordinatingQueue):
         InvalidInput: an argument is of the wrong type or out of range.
     """
 
-    #: Queues whose ``store_key`` is equal share one store, so one claim can serve them.
-    store_key: str
     supports_vacuum: ClassVar[bool] = True
     #: Seconds that a put may stay unnoticed by a waiting ``get`` where nothing tells of it.
     poll_interval: float = 1.0
@@ -349,100 +344,6 @@ class BaseQueue(CoordinatingQueue):
     def interrupt(self) -> None:
         """End a waiting ``get`` or ``exchange`` on this store in this process early."""
 
-    # ---- settling
-
-    def ack(self, job: Job, result: Any = None) -> None:
-        """Record that the job is done; ``result`` is kept with it, serialized.
-
-        Raises ``LeaseExpired`` where the job's receipt is not the live one, and
-        ``NotStored`` where the store could not be written.
-        """
-        self._settle_one(Settle(job, "ack", result=result))
-
-    def nack(
-        self,
-        job: Job,
-        delay: float = 0,
-        last_error: ErrorRecord | BaseException | str | None = None,
-    ) -> None:
-        """Give the job back after a transient error, to run again after ``delay`` seconds.
-
-        Where its deliveries are used up it becomes a dead letter (``exhausted``).
-        Raises as ``ack``.
-        """
-        self._settle_one(Settle(job, "nack", delay=delay, error=last_error))
-
-    def fail(
-        self,
-        job: Job,
-        last_error: ErrorRecord | BaseException | str | None = None,
-        *,
-        reason: Reason = "failed",
-    ) -> None:
-        """Make the job a dead letter now. Raises as ``ack``."""
-        self._settle_one(Settle(job, "fail", error=last_error, reason=reason))
-
-    def release(self, job: Job) -> None:
-        """Give the job back untouched: the delivery is not counted. Raises as ``ack``."""
-        self._settle_one(Settle(job, "release"))
-
-    @abstractmethod
-    def extend_lease(self, job: Job, seconds: float) -> bool:
-        """Keep the job for at least ``seconds`` from now; a lease is never shortened.
-
-        Returns:
-            True, or False where somebody asked for the job to be cancelled: the
-            lease is extended all the same, and the worker should stop soon.
-
-        Raises:
-            LeaseExpired: the receipt is not the live one; nothing was changed.
-        """
-
-    def progress(self, job: Job, done: float, total: float | None = None, note: str = "") -> bool:
-        """Keep how far a running job is; ``lookup`` shows the last word as ``progress``.
-
-        Args:
-            job: as ``get`` returned it.
-            done: how much is done, 0 or more.
-            total: how much there is to do, if known.
-            note: at most 1,000 characters for whoever looks.
-
-        Returns:
-            True, or False where somebody asked for the job to be cancelled.
-
-        Raises:
-            LeaseExpired: the receipt is not the live one; nothing was changed.
-        """
-        self._check_claimed_here(job)
-        value = HEADERS.dumps(
-            {
-                "done": number(done, "done", 0),
-                "total": None if total is None else number(total, "total", 0),
-                "note": text(note, "note", limit=1_000, empty=True),
-                "attempt": job.attempts,
-                "at": self.now(),
-            }
-        )
-        return self._progress(job, value)
-
-    @abstractmethod
-    def _progress(self, job: Job, value: bytes) -> bool: ...
-
-    def edit(self, id: str, data: Any) -> bool:
-        """Give a job that waits or failed another payload; its first one is kept beside it.
-
-        Returns:
-            False where the job is running or acked: nothing was changed.
-
-        Raises:
-            JobNotFound: there is no such job.
-            InvalidInput: the payload was refused.
-        """
-        return self._edit(text(str(id), "id"), self._payload(data))
-
-    @abstractmethod
-    def _edit(self, id: str, payload: bytes) -> bool: ...
-
     def _settle_one(self, settle: Settle) -> None:
         error = self.exchange((settle,), 0).results[0]
         if error is not None:
@@ -531,36 +432,6 @@ class BaseQueue(CoordinatingQueue):
             if where:
                 raise type(error)(where + str(error)) from None
             raise
-
-    def _check_claimed_here(self, job: Job) -> None:
-        if not isinstance(job, Job):
-            raise InvalidInput(
-                f"A claimed job is needed, as get() returns it, and this is {job!r}: only its"
-                " receipt gives the right to settle it."
-            )
-        if job.queue.store_key != self.store_key:
-            raise LeaseExpired(f"The job {job.id} was not claimed from this store.", "unknown")
-
-    def _settlement(self, settle: Settle) -> Settlement:
-        job = settle.job
-        self._check_claimed_here(job)
-        result = None
-        if settle.verb == "ack" and settle.result is not None:
-            result = job.queue.serializer.dumps(settle.result)
-            if len(result) > job.queue.max_payload_bytes:
-                raise PayloadTooLarge(
-                    f"The result has {len(result)} bytes, and at most"
-                    f" {job.queue.max_payload_bytes} are kept; store it elsewhere and return a"
-                    " reference to it."
-                )
-        return Settlement(
-            job,
-            settle.verb,
-            microseconds(settle.delay, "delay") if settle.delay else 0,
-            result,
-            ErrorRecord.of(settle.error),
-            settle.reason,
-        )
 
 
 def _check_ids(messages: list[Message], once: bool) -> None:

@@ -6,6 +6,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 from django_localqueue.backends.arguments import Act, microseconds, seconds, text, whole
 from django_localqueue.exceptions import InvalidInput
@@ -207,6 +208,18 @@ class InspectableQueue(ABC):
         """
         return self._cancel(text(str(id), "id"))
 
+    def edit(self, id: str, data: Any) -> bool:
+        """Give a job that waits or failed another payload; its first one is kept beside it.
+
+        Returns:
+            False where the job is running or acked: nothing was changed.
+
+        Raises:
+            JobNotFound: there is no such job.
+            InvalidInput: the payload was refused.
+        """
+        return self._edit(text(str(id), "id"), self._payload(data))
+
     def purge(self, older_than: float, include_failed: bool = False) -> int:
         """Remove jobs that finished more than ``older_than`` seconds ago; return how many.
 
@@ -299,6 +312,12 @@ class InspectableQueue(ABC):
 
     @abstractmethod
     def _cancel(self, id: str) -> bool: ...
+
+    @abstractmethod
+    def _edit(self, id: str, payload: bytes) -> bool: ...
+
+    @abstractmethod
+    def _payload(self, data: Any) -> bytes: ...
 
     @abstractmethod
     def _purge(self, older_than: float, include_failed: bool) -> int: ...
