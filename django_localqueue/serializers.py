@@ -32,7 +32,8 @@ class JSONSerializer:
     def __init__(self) -> None:
         self._encode = _encoder(ensure_ascii=False)
         self._encode_ascii = _encoder(ensure_ascii=True)
-        self._decode = json.JSONDecoder().decode
+        decoder: Any = json.JSONDecoder()
+        self._decode, self._scan = decoder.decode, decoder.scan_once
 
     def __reduce__(self) -> tuple[type[JSONSerializer], tuple[()]]:
         return type(self), ()  # its parts can't be pickled, and are the same everywhere
@@ -57,7 +58,12 @@ class JSONSerializer:
     def loads(self, payload: bytes) -> Any:
         """Return the value of UTF-8 JSON ``payload``; raises ``UndecodablePayload``."""
         try:
-            return self._decode(payload.decode())
+            text = payload.decode()
+            try:
+                value, end = self._scan(text, 0)  # what most are: a value and nothing around it
+            except StopIteration:
+                end = -1
+            return value if end == len(text) else self._decode(text)
         except (ValueError, RecursionError) as error:
             raise UndecodablePayload(f"The payload is not valid JSON: {error}.") from error
 
