@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
-from django_localqueue.types import NewJob
+from django_localqueue.types import JobId, NewJob
 from tests.contract.backends import Backend, Clock
 from tests.contract.helpers import data, empty, record
 
@@ -212,3 +213,31 @@ class TestDelay:
         clock.advance(601)
         assert data(queue.get_many(5)) == ["later"]
         assert empty(queue)
+
+
+class TestThreads:
+    def test_the_same_job_ids_put_by_all_are_stored_once_each(self, queue: BaseQueue) -> None:
+        def put(thread: int) -> list[JobId]:
+            return [queue.put(thread, job_id=str(number)) for number in range(20)]
+
+        with ThreadPoolExecutor(8) as pool:
+            told = list(pool.map(put, range(8)))
+        stored = {job.id: job.data for job in queue.get_many(160)}
+        assert len(stored) == 20
+        for number, ids in enumerate(zip(*told, strict=True)):
+            (winner,) = (thread for thread, id in enumerate(ids) if id.created)
+            assert set(ids) == {str(number)}
+            assert stored[str(number)] == winner
+
+    def test_a_refused_put_of_one_is_no_error_of_another(self, queue: BaseQueue) -> None:
+        def put(number: int) -> bool:
+            try:
+                queue.put(number, priority=200 if number % 5 == 0 else 3)
+            except InvalidInput:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            stored = list(pool.map(put, range(60)))
+        assert stored == [number % 5 != 0 for number in range(60)]
+        assert queue.stats().ready == 48

@@ -30,7 +30,7 @@ ACTIONS = [
 KINDS: dict[str, tuple[str, ...]] = {
     "producer": ("producer",),
     "worker": ("worker",),
-    "threads": ("producer", "producer", "worker", "worker"),
+    "threads": ("producer", "producer", "producer", "producer", "worker", "worker"),
     "operator": ("operator",),
 }
 

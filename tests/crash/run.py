@@ -33,7 +33,7 @@ OPENING = (
 )  # fmt: skip
 #: The beginnings of those that operators meet.
 OPERATING = (
-    "repair.", "purge.", "vacuum.", "checkpoint.", "groups.stepped_back", "put.one", "fork.",
+    "repair.", "purge.", "vacuum.", "checkpoint.", "groups.stepped_back", "fork.",
 )  # fmt: skip
 KILLS_A_ROUND = 40
 #: Of a hundred processes, those without a failpoint; an outside kill takes one of them first.

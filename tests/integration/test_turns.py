@@ -105,8 +105,8 @@ def test_a_put_whose_process_dies_before_it_wakes_anybody_is_got_all_the_same(
     )
     assert waiting.stdout is not None
     assert waiting.stdout.readline() == "ready\n"
-    # The first transaction opens the store, the second looks for the queue, the third puts.
-    dying = Putting(folder, 1, module, "transact.committed=3")
+    # The first transaction opens the store, the second puts.
+    dying = Putting(folder, 1, module, "transact.committed=2")
     dying.start()
     assert dying.end() == -9
     assert waiting.communicate(timeout=90)[0] == "0\n"

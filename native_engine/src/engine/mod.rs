@@ -51,6 +51,7 @@ mod stats;
 mod store;
 mod sync;
 mod tally;
+mod together;
 mod transfer;
 mod turns;
 mod unique;

@@ -1,36 +1,23 @@
 //! Storing jobs.
 
+use std::slice;
+use std::thread::Thread;
+use std::time::Instant;
+
 use rusqlite::{OptionalExtension, params};
 
-use super::error::Result;
+use super::error::{Error, Result};
 use super::groups;
 use super::once;
 use super::records::{Message, Put, State};
 use super::store::{Patience, Store};
+use super::together::{Lead, is_small};
 use super::unique;
-use super::writer::Write;
+use super::writer::{Write, in_transaction};
 
 impl Store {
     /// Stores one job that is nothing but its payload; returns its id.
     pub fn put_one(&self, queue: &str, payload: &[u8], patience: &dyn Patience) -> Result<i64> {
-        let id = self.write_statement(patience, |write| {
-            let Some(queue) = write.writer.queues.get(queue).copied() else { return Ok(None) };
-            write.ring = true;
-            write
-                .db()
-                .prepare_cached(
-                    "INSERT INTO messages(id, queue, state, prio, since, at, created, payload)
-                     SELECT id, ?1, 0, 0, id, id, ?2, ?3 FROM (SELECT max(?2,
-                       1 + coalesce((SELECT max(id) FROM messages), 0),
-                       1 + (SELECT value FROM meta WHERE key = 1)) AS id)",
-                )?
-                .execute((queue, write.now, payload))?;
-            failpoint!("put.one");
-            Ok(Some(write.db().last_insert_rowid()))
-        })?;
-        if let Some(id) = id {
-            return Ok(id);
-        }
         let message = Message { payload, ..Message::default() };
         Ok(self.put(queue, &[message], patience)?[0].id)
     }
@@ -42,8 +29,89 @@ impl Store {
         messages: &[Message],
         patience: &dyn Patience,
     ) -> Result<Vec<Put>> {
-        self.write(patience, |write| put_all(write, queue, messages))
+        match messages {
+            [message] if is_small(message) => {
+                Ok(vec![self.put_together(queue, message, patience)?])
+            }
+            _ => self.write(patience, |write| put_all(write, queue, messages)),
+        }
     }
+
+    /// Stores one job; the first of the line with it, where it leads.
+    pub(super) fn put_leading(
+        &self,
+        lead: Option<Lead>,
+        queue: &str,
+        message: &Message,
+        start: Instant,
+        patience: &dyn Patience,
+    ) -> Result<Put> {
+        let mut group = None;
+        let stored = self.commit(patience, start, |write| {
+            // Only now that the lock is had, for meanwhile the line grew.
+            let group =
+                group.get_or_insert_with(|| lead.as_ref().map(Lead::group).unwrap_or_default());
+            if group.asks().is_empty() {
+                return Ok((put_alone(write, queue, message)?, Vec::new()));
+            }
+            in_transaction(write, |write| {
+                let put = put_all(write, queue, slice::from_ref(message))?.remove(0);
+                let mut puts = Vec::with_capacity(group.asks().len());
+                for ask in group.asks() {
+                    failpoint!("put.together");
+                    puts.extend(put_all(write, ask.queue(), &[ask.message()])?);
+                }
+                Ok((put, puts))
+            })
+        });
+        let group = group.unwrap_or_default();
+        let ((put, puts), number) = match stored {
+            Ok(stored) => stored,
+            Err(Error::Full(_) | Error::Unavailable(_) | Error::Corrupt(..))
+                if !group.asks().is_empty() =>
+            {
+                drop(group);
+                drop(lead);
+                return self.put_leading(None, queue, message, start, patience);
+            }
+            Err(error) => return Err(error),
+        };
+        let others = group.stored(puts, number);
+        let durable = number.map_or(Ok(()), |number| self.make_durable(number));
+        others.iter().for_each(Thread::unpark);
+        drop(lead);
+        durable?;
+        failpoint!("put.durable");
+        self.checkpoint_if_long();
+        Ok(put)
+    }
+}
+
+fn put_alone(write: &mut Write, queue: &str, message: &Message) -> rusqlite::Result<Put> {
+    if message.is_plain()
+        && message.priority == 0
+        && let Some(id) = put_plain(write, queue, message.payload)?
+    {
+        return Ok(Put { id, created: true, state: State::Ready, met: None });
+    }
+    in_transaction(write, |write| Ok(put_all(write, queue, slice::from_ref(message))?.remove(0)))
+}
+
+/// Stores a job that is nothing but its payload with one statement; None in a queue not known yet.
+fn put_plain(write: &mut Write, queue: &str, payload: &[u8]) -> rusqlite::Result<Option<i64>> {
+    let Some(queue) = write.writer.queues.get(queue).copied() else { return Ok(None) };
+    write.ring = true;
+    write
+        .db()
+        .prepare_cached(
+            "INSERT INTO messages(id, queue, state, prio, since, at, created, payload)
+             SELECT id, ?1, 0, 0, id, id, ?2, ?3 FROM (SELECT max(?2,
+               1 + coalesce((SELECT max(id) FROM messages), 0),
+               1 + (SELECT value FROM meta WHERE key = 1)) AS id)",
+        )?
+        .execute((queue, write.now, payload))?;
+    failpoint!("put.one");
+    Ok(Some(write.db().last_insert_rowid()))
 }
 
 /// Stores all jobs, in the transaction of the caller.

@@ -72,7 +72,7 @@ impl Store {
     /// Notes a base under the write lock, where that is free soon; else the next one counts again.
     fn note(&self, base: Option<&Base>) {
         let until = Until(Instant::now() + NOTE);
-        let _ = self.write_statement(&until, |_| {
+        let _ = self.transact(&until, |_| {
             if let Some(base) = base {
                 self.shared.tally().set_base(base.queue, base.epoch, base.counts);
             }

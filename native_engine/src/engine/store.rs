@@ -20,7 +20,8 @@ use super::records::{Cursor, Durability};
 use super::schema;
 use super::shared::Shared;
 use super::sync::Syncer;
-use super::writer::{Write, Writer, seed};
+use super::together::Together;
+use super::writer::{Write, Writer, in_transaction, seed};
 
 /// How often a wait asks its caller's [`Patience`].
 pub(super) const SLICE: Duration = Duration::from_millis(100);
@@ -78,6 +79,7 @@ pub struct Store {
     pub(super) path: Option<PathBuf>,
     pub(super) options: Options,
     pub(super) slot: Mutex<Slot>,
+    pub(super) together: Together,
     pub(super) reader: Mutex<Option<Connection>>,
     pub(super) syncer: Syncer,
     pub(super) checkpointer: Checkpointer,
@@ -120,6 +122,7 @@ impl Store {
             path,
             options,
             slot: Mutex::default(),
+            together: Together::default(),
             reader: Mutex::new(None),
             checkpointer: Checkpointer::default(),
             recounts: AtomicU64::new(0),
@@ -130,7 +133,7 @@ impl Store {
         });
         // Opens and, where it is new, makes the file; without a transaction, for which a foreign
         // lock could keep it waiting.
-        store.write_statement(patience, |_| Ok(()))?;
+        store.transact(patience, |_| Ok(()))?;
         fork::register(&store);
         Ok(store)
     }
@@ -170,31 +173,31 @@ impl Store {
         patience: &dyn Patience,
         mut work: impl FnMut(&mut Write) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        self.transact(patience, |write| {
-            write.db().prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-            failpoint!("transact.begun");
-            let result = work(write)?;
-            failpoint!("transact.worked");
-            write.db().prepare_cached("COMMIT")?.execute([])?;
-            Ok(result)
-        })
+        self.transact(patience, |write| in_transaction(write, &mut work))
     }
 
-    /// `write` for work that is a single statement, which is a transaction by itself.
-    pub(super) fn write_statement<T>(
+    /// `write` for work that commits by itself, as a single statement does.
+    pub(super) fn transact<T>(
         &self,
         patience: &dyn Patience,
         work: impl FnMut(&mut Write) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        self.transact(patience, work)
+        let (value, number) = self.commit(patience, Instant::now(), work)?;
+        if let Some(number) = number {
+            self.make_durable(number)?;
+            failpoint!("transact.durable");
+            self.checkpoint_if_long();
+        }
+        Ok(value)
     }
 
-    fn transact<T>(
+    /// Runs `work`, which commits, under the locks; also returns the commit's number, if there was one.
+    pub(super) fn commit<T>(
         &self,
         patience: &dyn Patience,
+        start: Instant,
         mut work: impl FnMut(&mut Write) -> rusqlite::Result<T>,
-    ) -> Result<T> {
-        let start = Instant::now();
+    ) -> Result<(T, Option<u64>)> {
         let mut held = self.acquire(patience)?;
         let process = self.lock_processes(patience, start)?;
         failpoint!("transact.locked");
@@ -254,12 +257,7 @@ impl Store {
                     self.shared.ring();
                     failpoint!("transact.rung");
                 }
-                if let Some(number) = number {
-                    self.make_durable(number)?;
-                    failpoint!("transact.durable");
-                    self.checkpoint_if_long();
-                }
-                Ok(value)
+                Ok((value, number))
             }
             Err(error) => {
                 if matches!(error, Error::Corrupt(..) | Error::Unavailable(..)) {

@@ -203,7 +203,7 @@ impl Store {
         if taken {
             return Ok(false);
         }
-        self.write_statement(patience, |write| {
+        self.transact(patience, |write| {
             let given = write
                 .db()
                 .prepare_cached(

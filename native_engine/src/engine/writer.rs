@@ -71,6 +71,19 @@ impl Write<'_> {
     }
 }
 
+/// Runs `work` between `BEGIN` and `COMMIT`.
+pub(super) fn in_transaction<T>(
+    write: &mut Write,
+    work: impl FnOnce(&mut Write) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    write.db().prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    failpoint!("transact.begun");
+    let result = work(write)?;
+    failpoint!("transact.worked");
+    write.db().prepare_cached("COMMIT")?.execute([])?;
+    Ok(result)
+}
+
 /// A seed that no other process or store has, for receipts.
 pub(super) fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
