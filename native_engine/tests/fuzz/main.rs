@@ -103,7 +103,7 @@ impl Run {
             }
             Step::Reclaim(queue) => {
                 let done = self.store.reclaim(QUEUES[*queue], MAX_RETRIES, &()).unwrap();
-                assert_eq!(done, self.model.reclaim(*queue, usize::MAX));
+                assert_eq!(done, self.model.reclaim(*queue, MAX_RETRIES, usize::MAX));
             }
             Step::Pause(queue, paused) => {
                 self.store.set_paused(QUEUES[*queue], *paused, &()).unwrap();
@@ -148,6 +148,7 @@ impl Run {
                 unique_key: put.key.as_deref(),
                 unique_for: put.key_for,
                 retention: put.retention,
+                max_retries: put.max_retries,
                 ..Message::default()
             })
             .collect();
@@ -164,9 +165,10 @@ impl Run {
             let (queue, job) = &self.given[number % self.given.len()];
             let mut settlement = settle(job, *verb);
             QUEUES[*queue].clone_into(&mut settlement.queue);
-            (settlement.delay, settlement.max_retries) = (*delay, MAX_RETRIES);
+            (settlement.delay, settlement.max_retries) = (*delay, wanted.max_retries);
             settlements.push(settlement);
-            right.push(self.model.settle((*queue, job.id, job.receipt), *verb, *delay));
+            let delivery = (*queue, job.id, job.receipt);
+            right.push(self.model.settle(delivery, *verb, *delay, wanted.max_retries));
         }
         let sources: Vec<Source> = wanted
             .sources
@@ -177,7 +179,7 @@ impl Run {
                 Source {
                     queue: QUEUES[*queue].to_owned(),
                     lease: LEASE,
-                    max_retries: MAX_RETRIES,
+                    max_retries: wanted.max_retries,
                     limits: (rate.is_some() || wanted.most.is_some()).then_some(Limits {
                         max_running: wanted.most,
                         interval,

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
 
-use crate::model::Put;
+use crate::model::{MAX_RETRIES, Put};
 use crate::{LEASE, QUEUES};
 
 /// From which queues a claim may be, in order.
@@ -48,6 +48,8 @@ pub(crate) struct Wanted {
     pub(crate) floor: i64,
     /// The `max_running` of every source.
     pub(crate) most: Option<i64>,
+    /// The `max_retries` of every source, and of the queues that are settled in.
+    pub(crate) max_retries: i64,
     /// Whether the rates of the queues are kept: another handle may have none.
     pub(crate) rated: bool,
 }
@@ -110,9 +112,17 @@ fn put() -> impl Strategy<Value = Put> {
         weighted(0.3, prop_oneof![3 => "[kl]", 1 => any::<String>()]),
         prop_oneof![Just(0), 0..3 * LEASE],
         weighted(0.2, 1..3 * LEASE),
+        weighted(0.3, 0_i64..4),
     );
     (payload, name, group, of(-100_i64..=100), delay, options).prop_map(
-        |(payload, name, group, priority, delay, (once, expires, key, key_for, retention))| Put {
+        |(
+            payload,
+            name,
+            group,
+            priority,
+            delay,
+            (once, expires, key, key_for, retention, max_retries),
+        )| Put {
             payload,
             name,
             group,
@@ -123,6 +133,7 @@ fn put() -> impl Strategy<Value = Put> {
             key,
             key_for,
             retention,
+            max_retries,
         },
     )
 }
@@ -138,14 +149,16 @@ fn wanted(want: std::ops::Range<usize>) -> impl Strategy<Value = Wanted> {
         any::<bool>(),
         prop_oneof![3 => Just(-100_i64), 1 => -100_i64..=100],
         weighted(0.2, 1_i64..4),
+        prop_oneof![3 => Just(MAX_RETRIES), 1 => 0_i64..4],
         any::<bool>(),
     )
-        .prop_map(|(want, sources, round_robin, floor, most, rated)| Wanted {
+        .prop_map(|(want, sources, round_robin, floor, most, max_retries, rated)| Wanted {
             want,
             sources,
             round_robin,
             floor,
             most,
+            max_retries,
             rated,
         })
 }

@@ -13,7 +13,7 @@ impl Model {
             && job.given.last().is_some_and(|given| given.deadline <= self.boot)
     }
 
-    pub(crate) fn reclaim(&mut self, queue: usize, limit: usize) -> usize {
+    pub(crate) fn reclaim(&mut self, queue: usize, max_retries: i64, limit: usize) -> usize {
         let late = self.sorted(queue, |job| {
             self.has_lapsed(job).then(|| job.given.last().map_or(0, |given| given.deadline))
         });
@@ -21,7 +21,7 @@ impl Model {
             if let Some(last) = self.jobs[*at].given.last_mut() {
                 last.ended = Some(Verb::Lapse);
             }
-            self.give_back(*at, 0);
+            self.give_back(*at, 0, max_retries);
         }
         late.len().min(limit)
     }
@@ -35,7 +35,7 @@ impl Model {
         let mut open: Vec<(usize, usize)> = wanted.sources.iter().copied().enumerate().collect();
         open.retain(|(_, queue)| !self.paused[*queue]);
         for (_, queue) in &open {
-            self.make_claimable(*queue);
+            self.make_claimable(*queue, wanted.max_retries);
         }
         if !wanted.round_robin || open.len() < 2 {
             for (_, queue) in open {
@@ -63,8 +63,8 @@ impl Model {
     }
 
     /// Lets leases lapse, and makes ready what is due.
-    fn make_claimable(&mut self, queue: usize) {
-        self.reclaim(queue, AT_A_TIME);
+    fn make_claimable(&mut self, queue: usize, max_retries: i64) {
+        self.reclaim(queue, max_retries, AT_A_TIME);
         let due = self.sorted(queue, |job| self.is_due(job).then_some(job.own));
         for at in due.into_iter().take(AT_A_TIME) {
             self.make_ready(at);
@@ -81,7 +81,9 @@ impl Model {
             }
             for at in line {
                 let job = &self.jobs[at];
-                if job.attempts == 0 && job.expires.is_some_and(|until| until <= self.wall) {
+                if job.is_exhausted(wanted.max_retries) {
+                    self.finish(at, State::Failed, Some("exhausted"));
+                } else if job.attempts == 0 && job.expires.is_some_and(|until| until <= self.wall) {
                     self.finish(at, State::Failed, Some("expired"));
                 } else {
                     self.hand_out(at);

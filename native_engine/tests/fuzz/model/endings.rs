@@ -2,7 +2,7 @@
 
 use native_engine::engine::{LeaseLoss, State, Verb};
 
-use super::{Job, MAX_RETRIES, Model};
+use super::{Job, Model};
 
 /// The answers that are right.
 type Answers = Vec<Option<LeaseLoss>>;
@@ -18,13 +18,13 @@ impl Model {
         }
     }
 
-    pub(super) fn give_back(&mut self, at: usize, delay: i64) {
+    pub(super) fn give_back(&mut self, at: usize, delay: i64, max_retries: i64) {
         let stamp = self.stamp();
         let job = &mut self.jobs[at];
         if job.cancelled {
             return self.finish(at, State::Failed, Some("cancelled"));
         }
-        if job.attempts > MAX_RETRIES {
+        if job.is_exhausted(max_retries) {
             return self.finish(at, State::Failed, Some("exhausted"));
         }
         (job.own, job.due) = (stamp, None);
@@ -90,6 +90,7 @@ impl Model {
         (queue, id, receipt): (usize, i64, i64),
         verb: Verb,
         delay: i64,
+        max_retries: i64,
     ) -> Answers {
         let at = match self.live_at(queue, id, receipt, Some(verb)) {
             Ok(at) => at,
@@ -102,7 +103,7 @@ impl Model {
             Verb::Ack => self.finish(at, State::Acked, None),
             Verb::Fail => self.finish(at, State::Failed, Some("failed")),
             Verb::Release => self.release(at),
-            _ => self.give_back(at, delay),
+            _ => self.give_back(at, delay, max_retries),
         }
         vec![None]
     }

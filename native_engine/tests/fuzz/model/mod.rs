@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use native_engine::engine::{State, Verb};
 
+/// Of a queue, for most who use it.
 pub(crate) const MAX_RETRIES: i64 = 2;
 
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(crate) struct Job {
     key: Option<String>,
     holds: Option<i64>,
     retention: Option<i64>,
+    max_retries: Option<i64>,
 }
 
 impl Job {
@@ -58,6 +60,11 @@ impl Job {
             State::Acked | State::Failed => Some(self.finished),
             State::Processing | State::Blocked => None,
         }
+    }
+
+    /// Whether it has had its deliveries, in a queue that allows so many retries.
+    fn is_exhausted(&self, max_retries: i64) -> bool {
+        self.attempts > self.max_retries.unwrap_or(max_retries)
     }
 
     fn is_finished(&self) -> bool {
@@ -78,6 +85,7 @@ pub(crate) struct Put {
     pub(crate) key: Option<String>,
     pub(crate) key_for: i64,
     pub(crate) retention: Option<i64>,
+    pub(crate) max_retries: Option<i64>,
 }
 
 /// A rate as a bucket: time flows in, up to its size, and each delivery takes an interval.
@@ -207,6 +215,7 @@ impl Model {
             key: put.key.clone(),
             holds: put.key.as_ref().map(|_| self.wall + put.key_for),
             retention: put.retention,
+            max_retries: put.max_retries,
         });
         self.arrive(self.jobs.len() - 1);
         (self.last, true)
