@@ -7,6 +7,7 @@ use super::claim::{Claimed, Outlook, claim};
 use super::error::{Error, LeaseLoss, Result};
 use super::records::{Claim, Delivery, Settlement};
 use super::settle::{Delivered, settle_all};
+use super::shared::Rung;
 use super::store::{Patience, SLICE, Store};
 
 /// A missed wake-up costs at most this.
@@ -138,12 +139,21 @@ impl Store {
         deadline: Option<Instant>,
         patience: &dyn Patience,
     ) -> Result<Vec<Delivery>> {
+        let mut straight = false;
         loop {
             let seen = self.shared.bell(); // before looking, so that no put is missed
+            if straight {
+                let (_, jobs) = self.settle_and_claim(&[], wanted, patience)?;
+                if !jobs.is_empty() {
+                    return Ok(jobs);
+                }
+                self.looks_first.store(true, Ordering::Relaxed);
+            }
             let outlook = self.outlook(wanted, patience)?;
             if outlook.ready {
                 let (_, jobs) = self.settle_and_claim(&[], wanted, patience)?;
                 if !jobs.is_empty() {
+                    self.looks_first.store(false, Ordering::Relaxed);
                     return Ok(jobs);
                 }
             }
@@ -159,15 +169,18 @@ impl Store {
                     return Ok(Vec::new());
                 }
                 if now >= look_again {
+                    straight = false;
                     break;
                 }
                 let nap = (look_again - now).min(SLICE);
                 let nap = deadline.map_or(nap, |deadline| nap.min(deadline - now));
-                if self.shared.wait(seen, nap) {
-                    // Own interrupts ring too: those end the wait before the next look.
-                    if !self.interrupted.load(Ordering::SeqCst) {
-                        break;
-                    }
+                let rung = self.shared.wait(seen, nap);
+                // Own interrupts ring too: those end the wait before the next look.
+                if rung != Rung::Not && !self.interrupted.load(Ordering::SeqCst) {
+                    // Nobody else was woken, so the job is most likely there for this one: to look
+                    // before the write lock is taken would only cost time.
+                    straight = rung == Rung::ForMe && !self.looks_first.load(Ordering::Relaxed);
+                    break;
                 }
                 if patience.is_over() {
                     return Err(Error::Interrupted);

@@ -34,6 +34,17 @@ pub(super) struct Page {
 
 const _: () = assert!(size_of::<Page>() <= SIZE);
 
+/// Whether the bell rang while somebody waited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rung {
+    /// It did not.
+    Not,
+    /// Nobody else was waiting.
+    ForMe,
+    /// Others were, or there were some when they died.
+    ForMany,
+}
+
 /// The words at the head of the mapping.
 #[repr(C)]
 pub(super) struct Words {
@@ -114,13 +125,17 @@ impl Shared {
         mapping::wake(bell, u32::MAX >> 1, self.own_bit);
     }
 
-    /// Waits until the bell rings after `seen`, or for `at_most`; true if it rang.
-    pub(super) fn wait(&self, seen: u32, at_most: Duration) -> bool {
+    /// Waits until the bell rings after `seen`, or for `at_most`; tells if it rang.
+    pub(super) fn wait(&self, seen: u32, at_most: Duration) -> Rung {
         let words = self.words();
         words.bell_waiters.fetch_add(1, Ordering::SeqCst);
         mapping::wait(&words.bell, seen, at_most, self.own_bit | EVERYBODY);
-        words.bell_waiters.fetch_sub(1, Ordering::SeqCst);
-        self.bell() != seen
+        let waited = words.bell_waiters.fetch_sub(1, Ordering::SeqCst);
+        match (self.bell() != seen, waited) {
+            (false, _) => Rung::Not,
+            (true, 1) => Rung::ForMe,
+            (true, _) => Rung::ForMany,
+        }
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Store {
     pub(super) interrupted: AtomicBool,
     /// The last claim found work, so the next need not look before it locks.
     pub(super) busy: AtomicBool,
+    /// The last claim without a look found nothing, so the next looks before it locks.
+    pub(super) looks_first: AtomicBool,
     /// Some queue that this process claims from has limits.
     pub(super) limited: AtomicBool,
     pub(super) turn: std::sync::atomic::AtomicUsize,
@@ -114,6 +116,7 @@ impl Store {
             shared,
             interrupted: AtomicBool::new(false),
             busy: AtomicBool::new(false),
+            looks_first: AtomicBool::new(false),
             limited: AtomicBool::new(false),
             turn: std::sync::atomic::AtomicUsize::new(0),
             pruned: Mutex::default(),
