@@ -13,7 +13,6 @@ __all__ = [
     "BUILD_PROFILE",
     "SQLITE_VERSION",
     "Attempt",
-    "Delivery",
     "Error",
     "FailureGroup",
     "ManualClock",
@@ -65,6 +64,27 @@ _Filter = tuple[
     int | None,
 ]
 
+#: A claimed job: index of its source, id, job_id, payload, attempts, receipt, end of its lease,
+#: when it was put, priority, group, task, headers, max_retries, expires at, unique key, retention.
+_Delivery = tuple[
+    int,
+    int,
+    str | None,
+    bytes,
+    int,
+    str,
+    int,
+    int,
+    int,
+    str | None,
+    str | None,
+    bytes | None,
+    int | None,
+    int | None,
+    str | None,
+    int | None,
+]
+
 @final
 class ManualClock:
     """A clock for tests that moves only when told; shared by every store opened with it."""
@@ -91,27 +111,6 @@ class Put:
     state: int
     #: The public id of a job that was met by its unique key.
     met: str | None
-
-@final
-class Delivery:
-    """A claimed job."""
-
-    id: int
-    job_id: str | None
-    source: int
-    payload: bytes
-    attempts: int
-    receipt: str
-    lease_expires_at: int
-    created_at: int
-    priority: int
-    group_id: str | None
-    task: str | None
-    headers: bytes | None
-    max_retries: int | None
-    expires_at: int | None
-    unique_key: str | None
-    retention: int | None
 
 @final
 class Error:
@@ -247,7 +246,7 @@ class Store:
         worker: str,
         timeout: float | None,
         limits: Sequence[tuple[int | None, int, int] | None] | None = None,
-    ) -> tuple[list[str | None], list[Delivery]]:
+    ) -> tuple[list[str | None], list[_Delivery]]:
         """Settle, then claim.
 
         A settlement is queue, id, receipt, verb, delay, the queue's max_retries,

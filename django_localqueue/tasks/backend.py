@@ -19,7 +19,7 @@ from django_localqueue.exceptions import InvalidInput, JobNotFound
 from django_localqueue.outbox import mover
 from django_localqueue.queues import queues
 from django_localqueue.tasks import results, settings
-from django_localqueue.tasks.calls import Call, Prepared, check_name, is_at_its_name, prepare
+from django_localqueue.tasks.calls import Call, Prepared, check_name, prepare
 from django_localqueue.tasks.compat import (
     BaseTaskBackend,
     Task,
@@ -118,7 +118,7 @@ class LocalQueueBackend(BaseTaskBackend):
         known = conf.queue_settings()
         if self._passed_for is not known:
             self._passed, self._passed_for = {}, known
-        stands = is_at_its_name(task)
+        stands = results.is_at_its_name(task)
         if stands and self._passed.get(id(task)) is task:
             return
         self.validate_task(task)
@@ -153,9 +153,9 @@ class LocalQueueBackend(BaseTaskBackend):
     ) -> Sequence[LocalTaskResult]:
         """Put calls of one queue, now or when their transaction is committed."""
         if database is None:
-            return self._put(prepared)
+            return self._put(prepared, at_once=True)
         if not outbox and not connections[database].in_atomic_block:
-            return self._put(prepared)
+            return self._put(prepared, at_once=True)
         for one in prepared:
             one.pending.new_job(one.pending.made_at)  # what the queue would refuse is refused now
             results.set_fields(one.result, enqueued_at=None)
@@ -167,10 +167,17 @@ class LocalQueueBackend(BaseTaskBackend):
             transaction.on_commit(partial(self._put, prepared), using=database)
         return [one.result for one in prepared]
 
-    def _put(self, prepared: Sequence[Prepared]) -> Sequence[LocalTaskResult]:
-        queue = queues[prepared[0].alias]
-        now = queue.now()
-        ids = queue.put_many([one.pending.new_job(now) for one in prepared])
+    def _put(
+        self, prepared: Sequence[Prepared], *, at_once: bool = False
+    ) -> Sequence[LocalTaskResult]:
+        if at_once:
+            queue = prepared[0].queue
+            jobs = [one.pending.new_job(one.pending.made_at) for one in prepared]
+        else:
+            queue = queues[prepared[0].alias]  # it may have been closed and opened since
+            now = queue.now()
+            jobs = [one.pending.new_job(now) for one in prepared]
+        ids = queue.put_many(jobs)
         sent = []
         for one, id in zip(prepared, ids, strict=True):
             if id.created:

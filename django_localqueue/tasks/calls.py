@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django_localqueue.backends.base import BaseQueue
 from django_localqueue.outbox.pending import PendingJob
 from django_localqueue.queues import queues
 from django_localqueue.tasks import options, results
@@ -31,8 +31,9 @@ def call(task: Task[Any, Any], /, *args: Any, **kwargs: Any) -> Call:
 
 @dataclass(slots=True)
 class Prepared:
-    """A checked call: the alias of its queue, its result, its options and the job to put."""
+    """A checked call: its queue and the alias of that, its result, its options, the job to put."""
 
+    queue: BaseQueue
     alias: str
     result: results.LocalTaskResult
     options: JobOptions
@@ -92,7 +93,7 @@ def prepare(
             # What bounds deliveries must leave room for the retries.
             job["max_retries"] = chosen.retries
         job.update(options.put_arguments(chosen, function, result.args, result.kwargs))
-    return Prepared(task.queue_name, result, chosen, PendingJob(job, now, due))
+    return Prepared(queue, task.queue_name, result, chosen, PendingJob(job, now, due))
 
 
 def new_id() -> str:
@@ -102,12 +103,6 @@ def new_id() -> str:
     random = int.from_bytes(os.urandom(8)) >> 2
     text = f"{milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | random:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def is_at_its_name(task: Task[Any, Any]) -> bool:
-    """Whether the task itself, not a variant of it, is what its module has under its name."""
-    function = task.func
-    return getattr(sys.modules.get(function.__module__), function.__name__, None) is task
 
 
 def check_name(task: Task[Any, Any]) -> None:

@@ -197,7 +197,8 @@ def options_from(given: Any, where: str) -> JobOptions:
 
 def of_function(function: Callable[..., Any]) -> JobOptions:
     """Return the options that ``@job_options`` gave to a task's function."""
-    return cast("JobOptions", getattr(function, ATTRIBUTE, NOTHING))
+    found: JobOptions = getattr(function, ATTRIBUTE, NOTHING)
+    return found
 
 
 def key_for(template: str, function: Callable[..., Any], args: Any, kwargs: Any) -> str:

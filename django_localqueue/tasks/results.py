@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
+import sys
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ ENDED_BY_HAND = ("cancelled", "discarded", "expired")
 #: Seconds between two looks of ``wait``: they grow from the first to the last.
 FIRST_LOOK, LAST_LOOK = 0.005, 0.25
 
+#: Tasks that were found, by their path: there are as many as the project's code has.
+_known: dict[str, Task[Any, Any]] = {}
 _aliases: weakref.WeakKeyDictionary[BaseQueue, str] = weakref.WeakKeyDictionary()
 
 
@@ -125,10 +128,20 @@ def find_task(path: str, moved: Mapping[str, str] | None = None) -> Task[Any, An
     """
     if moved:
         path = moved.get(path, path)
+    known = _known.get(path)
+    if known is not None and is_at_its_name(known):
+        return known
     found = import_string(path)
     if not isinstance(found, Task) or found.module_path != path:
         raise SuspiciousOperation(f"{path!r} is not a task; nothing but a declared task is run.")
+    _known[path] = found
     return found
+
+
+def is_at_its_name(task: Task[Any, Any]) -> bool:
+    """Whether the task itself, not a variant of it, is what its module has under its name."""
+    function = task.func
+    return getattr(sys.modules.get(function.__module__), function.__name__, None) is task
 
 
 def alias_of(queue: BaseQueue) -> str:
@@ -208,7 +221,7 @@ def make(
         enqueued_at=when(enqueued_at),
         started_at=started_at,
         last_attempted_at=when(started[-1]) if len(started) > 1 else started_at,
-        finished_at=when(finished_at),
+        finished_at=None if finished_at is None else when(finished_at),
         args=args,
         kwargs=kwargs,
         backend=backend,

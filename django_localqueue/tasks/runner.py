@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any
@@ -29,6 +30,8 @@ from django_localqueue.worker.executor import Running, check_result
 
 #: The newest form of a payload that this version reads; one without a version is of form 1.
 PAYLOAD_VERSION = 1
+
+_is_async = lru_cache(1_000)(iscoroutinefunction)
 
 
 @dataclass(slots=True)
@@ -131,7 +134,12 @@ def _prepare(running: Running) -> _Run:
             f"The payload of a call of {job.task} must be"
             ' {"args": [...], "kwargs": {...}}, and it is something else.'
         )
-    history = _history(job)
+    started, errors, workers = [job.queue.now()], [], [running.worker]
+    if job.attempts > 1:
+        history = _history(job)
+        started = [*(attempt.started_at for attempt in history), *started]
+        errors = results.errors_of(history)
+        workers = [*(attempt.worker for attempt in history), *workers]
     result = results.make(
         results.variant(task, job.priority, headers, results.alias_of(job.queue), alias or ""),
         id=job.id,
@@ -140,16 +148,14 @@ def _prepare(running: Running) -> _Run:
         args=data["args"],
         kwargs=data["kwargs"],
         backend=alias or "",
-        started=[*(attempt.started_at for attempt in history), job.queue.now()],
-        errors=results.errors_of(history),
-        worker_ids=[*(attempt.worker for attempt in history), running.worker],
+        started=started,
+        errors=errors,
+        worker_ids=workers,
     )
     return _Run(running, result, backend)
 
 
 def _history(job: Job) -> tuple[Attempt, ...]:
-    if job.attempts == 1:
-        return ()
     try:
         record = job.queue.lookup(job.id)
     except LocalQueueError:
@@ -165,7 +171,7 @@ def _call(run: _Run) -> Any:
         context = [JobContext(task_result=result, running=run.running)]
     # What @job_options wraps is called itself: it takes no options from here.
     function = getattr(task.func, options.ORIGINAL, task.func)
-    if iscoroutinefunction(function):
+    if _is_async(function):
         value = call_async(function, *context, *result.args, **result.kwargs)
     else:
         value = function(*context, *result.args, **result.kwargs)

@@ -40,8 +40,10 @@ class Prefetch:
 
     def claimed(self, jobs: Sequence[Job]) -> None:
         """These were claimed."""
-        if any(job.attempts > 1 for job in jobs):
-            self._not_before = time.monotonic() + CAUTION
+        for job in jobs:
+            if job.attempts > 1:
+                self._not_before = time.monotonic() + CAUTION
+                return
 
     def got_stuck(self) -> None:
         """Jobs waited for threads that were busy."""

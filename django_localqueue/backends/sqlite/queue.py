@@ -318,7 +318,7 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
             jobs: list[Job] = []
             bad: list[NativeSettlement] = []
             for delivery in deliveries:
-                queue = queues[delivery.source]
+                queue = queues[delivery[0]]
                 try:
                     jobs.append(queue._job(delivery))
                 except Exception as error:
@@ -353,26 +353,42 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
             raise QueueClosed("The interpreter ends; no job comes any more.")
         return True
 
-    def _job(self, delivery: _native.Delivery) -> Job:
-        headers = delivery.headers
-        job_id = delivery.job_id
+    def _job(self, delivery: _native._Delivery) -> Job:
+        (
+            _,
+            key,
+            job_id,
+            payload,
+            attempts,
+            receipt,
+            lease_expires_at,
+            created_at,
+            priority,
+            group_id,
+            task,
+            headers,
+            max_retries,
+            expires_at,
+            unique_key,
+            retention,
+        ) = delivery
         return Job(
             self,
-            id=str(delivery.id) if job_id is None else job_id,
-            key=delivery.id,
-            data=self.serializer.loads(delivery.payload),
-            attempts=delivery.attempts,
-            receipt=delivery.receipt,
-            lease_expires_at=delivery.lease_expires_at,
-            created_at=delivery.created_at,
-            priority=delivery.priority,
-            group_id=delivery.group_id,
-            task=delivery.task,
+            id=str(key) if job_id is None else job_id,
+            key=key,
+            data=self.serializer.loads(payload),
+            attempts=attempts,
+            receipt=receipt,
+            lease_expires_at=lease_expires_at,
+            created_at=created_at,
+            priority=priority,
+            group_id=group_id,
+            task=task,
             headers=None if headers is None else HEADERS.loads(headers),
-            max_retries=delivery.max_retries,
-            expires_at=delivery.expires_at,
-            unique_key=delivery.unique_key,
-            retention=delivery.retention,
+            max_retries=max_retries,
+            expires_at=expires_at,
+            unique_key=unique_key,
+            retention=retention,
         )
 
     # ---- settling

@@ -160,7 +160,7 @@ def native_settlement(item: Settlement) -> NativeSettlement:
     )
 
 
-def undecodable(queue: str, delivery: _native.Delivery, error: Exception) -> NativeSettlement:
+def undecodable(queue: str, delivery: _native._Delivery, error: Exception) -> NativeSettlement:
     """Return the settlement that makes a delivery of ``queue`` a dead letter, its bytes kept."""
     record = native_error(leases.undecodable(error))
-    return queue, delivery.id, delivery.receipt, "fail", 0, 0, None, record, "undecodable"
+    return queue, delivery[1], delivery[5], "fail", 0, 0, None, record, "undecodable"

@@ -49,7 +49,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<clock::ManualClock>()?;
     module.add_class::<store::Store>()?;
     module.add_class::<records::Put>()?;
-    module.add_class::<records::Delivery>()?;
     module.add_class::<records::Error>()?;
     module.add_class::<records::Attempt>()?;
     module.add_class::<records::Record>()?;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use super::arguments::{LimitArgs, MessageArgs, SettlementArgs, message, settlement};
 use super::call::detached;
 use super::clock::ManualClock;
 use super::error::InvalidInput;
-use super::records::{Delivery, Put, receipt_number};
+use super::records::{Put, delivery, receipt_number};
 use crate::engine::{self, Claim, Clock, Durability, Message, Options};
 
 /// One SQLite file with its named queues.
@@ -71,9 +72,9 @@ impl Store {
         limits = None))]
     #[allow(clippy::too_many_arguments, reason = "one engine call, given by name")]
     #[allow(clippy::needless_pass_by_value, reason = "extracted for this call")]
-    fn exchange(
+    fn exchange<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         settlements: Vec<SettlementArgs>,
         want: usize,
         sources: Vec<(String, i64, i64)>,
@@ -82,7 +83,7 @@ impl Store {
         worker: &str,
         timeout: Option<f64>,
         limits: Option<Vec<Option<LimitArgs>>>,
-    ) -> PyResult<(Vec<Option<&'static str>>, Vec<Delivery>)> {
+    ) -> PyResult<(Vec<Option<&'static str>>, Vec<Bound<'py, PyTuple>>)> {
         let settlements = settlements.into_iter().map(settlement).collect::<PyResult<Vec<_>>>()?;
         let sources: Vec<_> = sources
             .into_iter()
@@ -106,7 +107,7 @@ impl Store {
             detached(py, |patience| self.0.exchange(&settlements, &claim, timeout, patience))?;
         Ok((
             results.into_iter().map(|loss| loss.map(engine::LeaseLoss::as_str)).collect(),
-            jobs.into_iter().map(|job| Delivery::new(py, job)).collect(),
+            jobs.into_iter().map(|job| delivery(py, job)).collect::<PyResult<_>>()?,
         ))
     }
 
