@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -145,6 +146,8 @@ class Round:
     def _be(self, name: str, kind: str, failpoint: str, count: int, seed: float) -> None:
         if failpoint:
             os.environ["LOCALQUEUE_FAILPOINTS"] = f"{failpoint}={count}"
+        alive = (self._folder / "alive").open("w")
+        fcntl.flock(alive, fcntl.LOCK_SH)  # until its last child has ended, too
         run_clients(name, kind, self._folder, self._durability, seed)
 
     def _fork(self, name: str, act: Callable[[], object]) -> int:
@@ -168,6 +171,8 @@ class Round:
             os.waitpid(member.pid, 0)
             self._note_death(member)
         self._members.clear()
+        with (self._folder / "alive").open("w") as alive:
+            fcntl.flock(alive, fcntl.LOCK_EX)  # a child of one that was killed may still be putting
 
     def _drain(self) -> None:
         (self._folder / "drain").touch()
