@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from django.db import connections
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.management.chores import project_chores
+from django_localqueue.management.notify import Notifier
 from django_localqueue.management.reload import Watch
 from django_localqueue.worker import Summary, Worker
 from django_localqueue.worker.board import Board
@@ -100,6 +102,7 @@ def _work(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
 
     def on_pulse(worker: Worker) -> None:
         health.stopping = worker.state == "stopping"
+        notifier.pulse()
         if file is not None:
             file.touch()
         if watch is not None and worker.state != "stopping" and watch.changed():
@@ -108,6 +111,7 @@ def _work(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
 
     worker = plan.worker(plan.name, on_pulse=on_pulse)
     health = Health(worker.alive_at, worker.answered_at)
+    notifier = Notifier(health, os.environ)
     file = _file(plan, health)
     with contextlib.ExitStack() as stack:
         server = _server(plan, health)
@@ -126,6 +130,7 @@ def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) ->
 
     def on_tick() -> None:
         health.stopping = supervisor.stopping
+        notifier.pulse()
         if file is not None:
             file.touch()
         if watch is not None and not supervisor.stopping and watch.changed():
@@ -136,6 +141,7 @@ def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) ->
         return plan.worker(name, board=board)
 
     health = Health(lambda: supervisor.alive_at(), lambda: supervisor.answered_at())
+    notifier = Notifier(health, os.environ)
     server = _server(plan, health)
     supervisor = Supervisor(
         make_worker,

@@ -15,6 +15,7 @@ from django_localqueue.tasks import options, results
 from django_localqueue.tasks.backend import LocalQueueBackend
 from django_localqueue.tasks.compat import (
     BaseTaskBackend,
+    InvalidTaskBackend,
     TaskResultStatus,
     normalize_json,
     task_backends,
@@ -24,6 +25,7 @@ from django_localqueue.tasks.compat import (
 from django_localqueue.tasks.context import JobContext
 from django_localqueue.tasks.signals import job_dead_lettered, job_retried
 from django_localqueue.types import Attempt, ErrorRecord, Job, Reason, Settle
+from django_localqueue.worker import loop
 from django_localqueue.worker.counts import is_last_delivery
 from django_localqueue.worker.django import call_async
 from django_localqueue.worker.executor import Running, check_result
@@ -31,6 +33,8 @@ from django_localqueue.worker.executor import Running, check_result
 #: The newest form of a payload that this version reads; one without a version is of form 1.
 PAYLOAD_VERSION = 1
 
+#: The files whose frames stand above a task's own.
+_CALLERS = frozenset((__file__, call_async.__code__.co_filename, loop.__file__))
 _is_async = lru_cache(1_000)(iscoroutinefunction)
 
 
@@ -79,9 +83,9 @@ def settle_error(job: Job, error: BaseException) -> Settle:
 
 def policy_of(job: Job) -> options.JobOptions:
     """Return the options of the task that a job is a call of; raises what importing it raises."""
-    backend = task_backends[job.headers.get("backend", "default")]
-    settings = getattr(backend, "settings", None)
-    task = results.find_task(job.task or "", getattr(settings, "moved_tasks", None))
+    alias = job.headers.get("backend")
+    task = results.find_task(job.task or "", _moved_tasks(alias))
+    settings = getattr(task_backends[alias or task.backend], "settings", None)
     policy = options.of_function(task.func)
     if "options" in job.headers:
         policy = options.options_from(job.headers["options"], "job_options").or_else(policy)
@@ -113,8 +117,7 @@ def _prepare(running: Running) -> _Run:
     headers = job.headers
     alias = headers.get("backend")
     backend = None if alias is None else task_backends[alias]
-    moved = getattr(getattr(backend, "settings", None), "moved_tasks", None)
-    task = results.find_task(job.task or "", moved)
+    task = results.find_task(job.task or "", _moved_tasks(alias))
     if backend is None:
         alias = task.backend
         backend = task_backends[alias]
@@ -155,6 +158,18 @@ def _prepare(running: Running) -> _Run:
     return _Run(running, result, backend)
 
 
+def _moved_tasks(alias: str | None) -> dict[str, str]:
+    """Return where tasks are now; for a job that names no backend, as all of them say."""
+    moved: dict[str, str] = {}
+    for one in task_backends if alias is None else (alias,):
+        try:
+            settings = getattr(task_backends[one], "settings", None)
+        except InvalidTaskBackend:
+            continue  # not this job's
+        moved |= getattr(settings, "moved_tasks", None) or {}
+    return moved
+
+
 def _history(job: Job) -> tuple[Attempt, ...]:
     try:
         record = job.queue.lookup(job.id)
@@ -181,6 +196,7 @@ def _call(run: _Run) -> Any:
 def _raised(run: _Run, error: BaseException) -> Settle:
     running, result = run.running, run.result
     job = running.job
+    _begin_at_the_task(error)
     record = ErrorRecord.of(error)
     assert record is not None
     result.errors.append(results.task_error(record))
@@ -213,6 +229,17 @@ def _raised(run: _Run, error: BaseException) -> Settle:
     task_finished.send_robust(run.sender, task_result=result)
     reason: Reason = "cancelled" if running.cancel_requested else "failed"
     return _bury(job, run.sender, result, error, reason, record)
+
+
+def _begin_at_the_task(error: BaseException) -> None:
+    """Leave out of an error's traceback what called the task; all of it, where nothing else is."""
+    own = frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename in _CALLERS:
+            own = frame.tb_next
+        frame = frame.tb_next
+    if own is not None:
+        error.__traceback__ = own
 
 
 def _delay_before_retry(job: Job, policy: options.JobOptions, error: BaseException) -> float | None:

@@ -63,7 +63,8 @@ class RqliteClient(Carrier):
     """A cluster, carried over ``requests``: one session a thread and process.
 
     Safe across threads and ``fork``. ``location``, ``auth`` as ``parse_location`` takes them.
-    Raises ``MissingExtra`` without ``requests``. Nothing is sent before the first verb.
+    Raises ``MissingExtra``, which names ``user``, without ``requests``. Nothing is sent before the
+    first verb.
     """
 
     def __init__(
@@ -73,12 +74,13 @@ class RqliteClient(Carrier):
         auth: tuple[str, str] | None = None,
         tls: Tls | None = None,
         timeouts: Timeouts | None = None,
+        user: str = "RqliteTransport",
     ) -> None:
         try:
             import requests
             import urllib3  # comes with requests
         except ImportError as error:
-            raise missing("RqliteTransport", "requests", "rqlite") from error
+            raise missing(user, "requests", "rqlite") from error
         super().__init__(location, auth, tls, timeouts)
         self._requests, self._urllib3 = requests, urllib3
         self._begin_process()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from django_localqueue.worker.health import SILENT
 from django_localqueue.worker.options import OPTIONS
 from tests.fakes.server import free_port
 from tests.integration.worker_site import PACKAGE, PATIENCE, Site
@@ -57,6 +58,7 @@ def test_the_unit_starts_a_worker_and_waits_longer_for_it_than_it_takes(site: Si
     worker.send(signal.Signals[service["KillSignal"]])
     assert worker.wait() == 0
     assert int(service["TimeoutStopSec"]) > SHUTDOWN
+    assert (service["Type"], int(service["WatchdogSec"]) > SILENT) == ("notify", True)
     assert int(service["RestartPreventExitStatus"]) == site.start("--queue", "nowhere").wait()
 
 

@@ -29,6 +29,11 @@ def send(to: str) -> str:
 
 
 @task
+async def fail_later(message: str) -> None:
+    raise ValueError(message)
+
+
+@task
 def fail(message: str) -> None:
     raise ValueError(message)
 

@@ -309,14 +309,15 @@ class TestSignals:
         }
     }
 )
-def test_a_task_that_moved_is_found_by_its_old_name() -> None:
+@pytest.mark.parametrize("headers", [{"backend": "default"}, {}], ids=["enqueued", "by hand"])
+def test_a_task_that_moved_is_found_by_its_old_name(headers: dict[str, str]) -> None:
     result = samples.bare.enqueue(5)
     queues["default"].purge(0)
     id = queues["default"].put(
         {"args": [7], "kwargs": {}},
         "01890000-0000-7000-8000-000000000001",
         task="old.place.bare",
-        headers={"backend": "default"},
+        headers=headers,
     )
     drain()
     moved = task_backends["default"].get_result(id)

@@ -28,6 +28,7 @@ from tests.unit.task_samples import (
     add_later,
     attempt_of,
     fail,
+    fail_later,
     give,
     leave,
     send,
@@ -62,6 +63,15 @@ def test_a_task_that_returns_is_successful() -> None:
     assert result.errors == []
 
 
+def test_the_traceback_of_an_asynchronous_task_begins_at_the_task_too() -> None:
+    result = fail_later.enqueue("no such page")
+    drain("w1")
+    result.refresh()
+    (error,) = result.errors
+    assert "in fail_later" in error.traceback
+    assert error.traceback.count("\n  File ") == 1
+
+
 def test_a_task_that_raises_fails_at_once_with_its_traceback() -> None:
     result = fail.enqueue("no such page")
     drain("w1")
@@ -73,6 +83,7 @@ def test_a_task_that_raises_fails_at_once_with_its_traceback() -> None:
     assert error.exception_class is ValueError
     assert "in fail" in error.traceback
     assert "ValueError: no such page" in error.traceback
+    assert error.traceback.count("\n  File ") == 1  # the task's own frame
     assert result.worker_ids == ["w1"]
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value

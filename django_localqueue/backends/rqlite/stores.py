@@ -51,7 +51,11 @@ class SharedStore:
         self.key = key
         self.options = options
         self.client = RqliteClient(
-            options.nodes, auth=options.auth, tls=options.tls, timeouts=options.timeouts
+            options.nodes,
+            auth=options.auth,
+            tls=options.tls,
+            timeouts=options.timeouts,
+            user="RqliteQueue",
         )
         self.turn = 0
         self.busy = False

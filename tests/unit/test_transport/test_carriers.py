@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from django_localqueue.backends.rqlite import RqliteQueue
 from django_localqueue.exceptions import StoreUnavailable
 from django_localqueue.transports import (
     AsyncRqliteTransport,
@@ -255,6 +256,15 @@ def test_a_missing_library_is_named_with_its_extra(
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=rf"pip install django-localqueue\[{extra}\]"):
         construct()
+
+
+def test_the_queue_names_itself_where_its_library_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "requests", None)
+    queue = RqliteQueue("http://127.0.0.1:1")
+    with pytest.raises(ImportError, match=r"^RqliteQueue needs .*django-localqueue\[rqlite\]"):
+        queue.stats()
 
 
 def test_importing_the_transports_imports_neither_library() -> None:
