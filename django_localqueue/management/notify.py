@@ -1,4 +1,4 @@
-"""Telling systemd how the worker is, where its unit asks for it: ``Type=notify``, ``WatchdogSec``."""
+"""Telling systemd how the worker is, where its unit asks: ``Type=notify``, ``WatchdogSec``."""
 
 from __future__ import annotations
 
