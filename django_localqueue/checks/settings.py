@@ -129,6 +129,7 @@ def _value_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:
         yield conf.Problem("E008", str(error), "Correct the dotted path, or leave it out.")
         return
     make: Callable[..., BaseQueue] = backend
+    location, another = queue.location, "."
     if issubclass(backend, SQLiteQueue):
         make = partial(backend, lazy=True)
     else:
@@ -136,15 +137,20 @@ def _value_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:
 
         if not issubclass(backend, RqliteQueue):
             return  # what another backend takes shows when it is first used
+        another = "http://127.0.0.1:4001"
     tries: list[tuple[str, dict[str, Any]]] = [("", {})]
     tries += [(f"['OPTIONS']['{key}']", {key: value}) for key, value in options.items()]
     for key, values in tries:
         try:
-            make(queue.location, queue.name, **values)
+            make(location, queue.name, **values)
         except InvalidInput as error:
             yield conf.Problem("E006", f"{where}{key}: {error}", "Correct the value.")
             if not key:
-                return
+                location = another  # with it the options can be looked at all the same
+                try:
+                    make(location, queue.name)
+                except InvalidInput:
+                    return
 
 
 def _handler_problems(queue: conf.QueueSettings) -> Iterator[conf.Problem]:

@@ -108,20 +108,27 @@ def parse_location(
 
     ``location`` is one URL or a list of them, ``http://`` or ``https://`` with a host, mostly a
     port, and nothing else but ``user:password@``. ``auth`` goes before credentials in a URL.
-    Raises ``InvalidInput``, never showing a password.
+    Raises ``InvalidInput``, which tells of every URL that is wrong, never showing a password.
     """
     urls = [location] if isinstance(location, str) else list(location)
     if not urls:
         raise InvalidInput("The list of rqlite nodes is empty.")
     origins: list[str] = []
     logins: list[Login] = []
+    wrong: list[str] = []
     for position, url in enumerate(urls, start=1):
-        parts = _parts(url, position)
+        try:
+            parts = _parts(url, position)
+        except InvalidInput as error:
+            wrong.append(str(error))
+            continue
         origin = _origin(parts)
         if origin not in origins:
             origins.append(origin)
         if parts.username is not None:
             logins.append(Login(unquote(parts.username), unquote(parts.password or "")))
+    if wrong:
+        raise InvalidInput(" ".join(wrong))
     if len({origin.partition(":")[0] for origin in origins}) > 1:
         raise InvalidInput("All nodes must be reached by http, or all by https.")
     login = _login(auth) if auth is not None else None

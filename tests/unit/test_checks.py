@@ -283,6 +283,19 @@ def test_e006_the_other_settings(settings: Any, name: str, value: Any, text: str
     assert text in run()["E006"].msg
 
 
+def test_every_wrong_location_is_told_of_and_the_options_beside_it() -> None:
+    rqlite = {"BACKEND": conf.RQLITE_BACKEND, "LOCATION": ["ftp://a:1", "http://b:4001", "c"]}
+    entry = {"LOCATION": 7, "OPTIONS": {"max_retries": -1}}
+    with override_settings(LOCALQUEUE={"default": entry, "second": entry, "cluster": rqlite}):
+        found = [one.msg for one in django_checks.run_checks(tags=[checks.TAG])]
+    assert len([text for text in found if "and it is 7" in text]) == 2
+    assert len([text for text in found if "max_retries must" in text]) == 2
+    (nodes,) = [text for text in found if "rqlite nodes" in text]
+    assert "URL 1 " in nodes
+    assert "URL 2 " not in nodes
+    assert "URL 3 " in nodes
+
+
 # ---- E007
 
 
