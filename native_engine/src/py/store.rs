@@ -18,6 +18,9 @@ use crate::engine::{self, Claim, Clock, Durability, Message, Options};
 #[pyclass(frozen, module = "django_localqueue._native")]
 pub(super) struct Store(pub(super) Arc<engine::Store>);
 
+/// Claimed jobs, each as [`delivery`] has it.
+type Deliveries<'py> = Vec<Bound<'py, PyTuple>>;
+
 #[pymethods]
 impl Store {
     #[new]
@@ -83,7 +86,7 @@ impl Store {
         worker: &str,
         timeout: Option<f64>,
         limits: Option<Vec<Option<LimitArgs>>>,
-    ) -> PyResult<(Vec<Option<&'static str>>, Vec<Bound<'py, PyTuple>>)> {
+    ) -> PyResult<(Vec<Option<&'static str>>, Deliveries<'py>)> {
         let settlements = settlements.into_iter().map(settlement).collect::<PyResult<Vec<_>>>()?;
         let sources: Vec<_> = sources
             .into_iter()
