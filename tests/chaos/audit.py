@@ -270,8 +270,9 @@ class Audit:
                 self._wrong(f"{key} was ended {len(ended)} times", *ended)
             for one in ended:
                 told = min(c.end for c in one.settles if c.outcome == OK)
+                since = min(c.begin for c in one.settles)  # retried before that was told, too
                 for other in taken:
-                    again = self._repairs.retried_between(key, told, other.claim.end)
+                    again = self._repairs.retried_between(key, since, other.claim.end)
                     if other.claim.begin > told and not again:
                         self._wrong(f"{key} was delivered after its end", one, other)
             if self._queue:

@@ -310,6 +310,11 @@ def test_a_dead_letter_that_was_retried_runs_again() -> None:
     assert story.problems(record("a")) == []
 
 
+def test_a_dead_letter_may_be_retried_before_its_worker_was_told_of_its_end() -> None:
+    story = dead().act("retry", 2.95, "a").take("a", 5, "s").settle("s", 6)
+    assert story.problems(record("a")) == []
+
+
 @pytest.mark.parametrize(("outcome", "done"), [(REFUSED, True), (OK, False)])
 def test_a_retry_that_did_nothing_explains_no_delivery(outcome: str, done: bool) -> None:
     story = dead().act("retry", 4, "a", outcome, done).take("a", 5, "s").settle("s", 6)
