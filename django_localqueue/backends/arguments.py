@@ -105,9 +105,9 @@ def seconds(value: object, name: str, *, positive: bool = False) -> float:
     return value
 
 
-def optional_microseconds(value: object, name: str) -> int | None:
+def optional_microseconds(value: object, name: str, *, positive: bool = False) -> int | None:
     """``microseconds``, or None for None."""
-    return None if value is None else microseconds(value, name)
+    return None if value is None else microseconds(value, name, positive=positive)
 
 
 def number(value: object, name: str, low: float) -> float:

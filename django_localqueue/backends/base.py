@@ -18,6 +18,7 @@ from django_localqueue.backends.arguments import (
     Settlement,
     limits,
     microseconds,
+    optional_microseconds,
     seconds,
     text,
     whole,
@@ -405,14 +406,12 @@ class BaseQueue(SettlingQueue):
             if job.unique_key is None and job.unique_seconds:
                 raise InvalidInput("unique_seconds is for a unique_key; give one too.")
             delay = microseconds(job.delay, "delay") if job.delay else 0
-            expires = None
-            if job.expires is not None:
-                expires = microseconds(job.expires, "expires", positive=True)
-                if expires <= delay:
-                    raise InvalidInput(
-                        f"expires is {job.expires} seconds and delay {job.delay}: the job would"
-                        " expire before it may be delivered."
-                    )
+            expires = optional_microseconds(job.expires, "expires", positive=True)
+            if expires is not None and expires <= delay:
+                raise InvalidInput(
+                    f"expires is {job.expires} seconds and delay {job.delay}: the job would expire"
+                    " before it may be delivered."
+                )
             return Message(
                 payload,
                 None if job.job_id is None else text(job.job_id, "job_id"),
@@ -427,7 +426,7 @@ class BaseQueue(SettlingQueue):
                 expires,
                 None if job.unique_key is None else text(job.unique_key, "unique_key"),
                 microseconds(job.unique_seconds, "unique_seconds") if job.unique_seconds else 0,
-                None if job.retention is None else microseconds(job.retention, "retention"),
+                optional_microseconds(job.retention, "retention"),
             )
         except InvalidInput as error:
             if where:

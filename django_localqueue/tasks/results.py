@@ -221,7 +221,7 @@ def make(
         enqueued_at=when(enqueued_at),
         started_at=started_at,
         last_attempted_at=when(started[-1]) if len(started) > 1 else started_at,
-        finished_at=None if finished_at is None else when(finished_at),
+        finished_at=when(finished_at),
         args=args,
         kwargs=kwargs,
         backend=backend,

@@ -40,10 +40,8 @@ class Prefetch:
 
     def claimed(self, jobs: Sequence[Job]) -> None:
         """These were claimed."""
-        for job in jobs:
-            if job.attempts > 1:
-                self._not_before = time.monotonic() + CAUTION
-                return
+        if any(job.attempts > 1 for job in jobs):
+            self._not_before = time.monotonic() + CAUTION
 
     def got_stuck(self) -> None:
         """Jobs waited for threads that were busy."""

@@ -158,7 +158,7 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
             shared.store.interrupt()
 
     def now(self) -> int:
-        return (self._store or self._open()).now()
+        return self._open().now()
 
     # ---- putting
 
@@ -194,7 +194,7 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
         ):
             payload = self.serializer.dumps(data)
             if len(payload) <= self.max_payload_bytes:
-                return JobId(str((self._store or self._open()).put_one(self.name, payload)))
+                return JobId(str(self._open().put_one(self.name, payload)))
         return super().put(
             data,
             job_id,
@@ -212,16 +212,16 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
 
     def _put(self, messages: list[Message], once: bool = False) -> list[JobId]:
         # A message has the fields of the engine's, in its order.
-        stored = (self._store or self._open()).put(self.name, messages, once)
+        stored = self._open().put(self.name, messages, once)
         return put_ids(messages, stored)
 
     def once_ids(self, older_than: float, limit: int = 1_000) -> list[str]:
-        store = self._store or self._open()
+        store = self._open()
         before = store.now() - microseconds(older_than, "older_than")
         return store.once_ids(self.name, before, limit)
 
     def forget_once(self, ids: Sequence[str]) -> None:
-        (self._store or self._open()).forget_once(self.name, list(ids))
+        self._open().forget_once(self.name, list(ids))
 
     # ---- getting
 
@@ -397,7 +397,7 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
         if result is not None or type(job) is not Job or job.queue.store_key != self.store_key:
             self._settle_one(Settle(job, "ack", result=result))
             return
-        losses, _ = (self._store or self._open()).exchange(
+        losses, _ = self._open().exchange(
             (
                 (
                     job.queue.name,
@@ -423,7 +423,7 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
 
     def extend_lease(self, job: Job, seconds: float) -> bool:
         self._check_claimed_here(job)
-        lost, cancelled, ends_at = (self._store or self._open()).extend_lease(
+        lost, cancelled, ends_at = self._open().extend_lease(
             job.queue.name, job.key, job.receipt, microseconds(seconds, "seconds", positive=True)
         )
         if lost is not None:
@@ -432,9 +432,7 @@ class SQLiteQueue(SQLiteCoordination, SQLiteInspection, BaseQueue):
         return not cancelled
 
     def _progress(self, job: Job, value: bytes) -> bool:
-        lost, cancelled = (self._store or self._open()).progress(
-            job.queue.name, job.key, job.receipt, value
-        )
+        lost, cancelled = self._open().progress(job.queue.name, job.key, job.receipt, value)
         if lost is not None:
             raise lost_lease(job, lost)
         return not cancelled
