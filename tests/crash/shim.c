@@ -27,7 +27,7 @@
 #define FILES 65536
 #define NAME 64
 
-enum kind { WRITE = 1, SYNC = 2, TRUNCATE = 4, OPEN = 8, UNLINK = 16, SYNCED = 32 };
+enum kind { WRITE = 1, SYNC = 2, TRUNCATE = 4, OPEN = 8, UNLINK = 16, SYNCED = 32, APPEND = 64 };
 
 struct head {
     uint32_t kind;
@@ -210,14 +210,14 @@ static ssize_t write_it(int fd, const void *data, size_t size, off64_t offset, i
     if (!plain) plain = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
     const char *name = name_of(fd);
     if (!name) return at ? real(fd, data, size, offset) : plain(fd, data, size);
-    int bad = fails(WRITE, name);
+    int appends = !at && fcntl(fd, F_GETFL) & O_APPEND;
+    int bad = fails(appends ? WRITE | APPEND : WRITE, name);
     if (bad && !fault.part) return failed();
     if (bad) size /= 2;
     begin();
     if (!at) {
         struct stat64 now;
-        int flags = fcntl(fd, F_GETFL);
-        offset = (flags & O_APPEND) && !fstat64(fd, &now) ? now.st_size : lseek64(fd, 0, SEEK_CUR);
+        offset = appends && !fstat64(fd, &now) ? now.st_size : lseek64(fd, 0, SEEK_CUR);
     }
     note(WRITE, name, (uint64_t)offset, data, size, 0);
     ssize_t done = at ? real(fd, data, size, offset) : plain(fd, data, size);
@@ -255,7 +255,8 @@ static int sync_it(int fd, int (*real)(int)) {
     if (!name) return real(fd);
     char kept[NAME];
     snprintf(kept, NAME, "%s", name);
-    if (fails(SYNC, kept)) return failed();
+    /* Not those of who gives the log room: nobody waits for them. */
+    if (!(fcntl(fd, F_GETFL) & O_APPEND) && fails(SYNC, kept)) return failed();
     begin();
     uint32_t token = ++tokens;
     note(SYNC, kept, 0, "", 0, token);

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("shim.c")
-WRITE, SYNC, TRUNCATE, OPEN, UNLINK, SYNCED = 1, 2, 4, 8, 16, 32
+WRITE, SYNC, TRUNCATE, OPEN, UNLINK, SYNCED, APPEND = 1, 2, 4, 8, 16, 32, 64
 #: In place of an ``errno``: the process is killed.
 DIE = -1
 
@@ -91,9 +91,14 @@ def fail(
 
 def heal() -> int:
     """Let no call fail any more; return how many calls of the kind there were since ``fail``."""
-    seen = int(_shim().shim_seen())
+    count = seen()
     fail("", 0)
-    return seen
+    return count
+
+
+def seen() -> int:
+    """Return how many calls of the kind there were since ``fail``."""
+    return int(_shim().shim_seen())
 
 
 @contextlib.contextmanager

@@ -7,50 +7,29 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 
 use super::checkpoint::LONG;
 use super::identity::{self, Identity};
+use super::store::lock;
 
 /// Bytes of the log's header, and of a frame: its header and a page.
 const HEADER: u32 = 32;
 const FRAME: u32 = 24 + 4096;
-/// Frames up to which a log isn't given room: it may never grow longer.
-const SHORT: u32 = 64;
-/// Frames for which it is given room at a time, so that no sync takes long.
+/// Frames for which it is given room at a time, so that no sync beside it takes long.
 const STEP: u32 = 256;
+/// Frames of room that are few enough for more to be made.
+const LITTLE: u32 = 64;
 
 pub(super) struct Log {
     file: File,
-    /// Bytes that it surely had; more than any where nothing can be appended.
-    size: u64,
 }
 
 impl Log {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).open(path)?;
-        Ok(Self { file, size: 0 })
-    }
-
-    /// Gives it room where its `frames` reach its end, as well as can be.
-    pub(super) fn make_room(&mut self, frames: u32) {
-        if !(SHORT..LONG).contains(&frames) {
-            return;
-        }
-        let used = u64::from(HEADER + frames * FRAME);
-        if used < self.size {
-            return;
-        }
-        let Ok(size) = identity::size(&self.file) else { return };
-        self.size = size;
-        if used < size {
-            return;
-        }
-        let zeros = vec![0; (frames.min(STEP) * FRAME) as usize];
-        self.size = match self.file.write(&zeros) {
-            Ok(written) => size + written as u64,
-            Err(_) => u64::MAX, // where the disk is full, none is taken for this
-        };
-        failpoint!("log.room_made");
+        OpenOptions::new().write(true).open(path).map(|file| Self { file })
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
@@ -59,5 +38,60 @@ impl Log {
 
     pub(super) fn identity(&self) -> io::Result<Identity> {
         identity::of_file(&self.file)
+    }
+}
+
+fn lengthen(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(&vec![0; (STEP * FRAME) as usize])?;
+    file.sync_data()
+}
+
+/// What is known of the room in a log, and the thread that makes more of it.
+#[derive(Default)]
+pub(super) struct Room {
+    /// Bytes that the log surely had; more than any where nothing can be appended.
+    size: Arc<AtomicU64>,
+    maker: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Room {
+    /// Has more room made where `frames` come near the end of the log, as well as can be.
+    ///
+    /// A thread does it: a sync with all the zeros would take milliseconds, and nobody waits for these.
+    pub(super) fn see_to(&self, path: &Path, log: &Log, frames: u32) {
+        let wanted = u64::from(HEADER + frames.saturating_add(LITTLE).min(LONG) * FRAME);
+        if wanted <= self.size.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut maker = lock(&self.maker);
+        if maker.as_ref().is_some_and(|maker| !maker.is_finished()) {
+            return;
+        }
+        let Ok(size) = identity::size(&log.file) else { return };
+        self.size.store(size, Ordering::Relaxed);
+        if wanted <= size {
+            return;
+        }
+        let (size, path) = (self.size.clone(), path.to_owned());
+        let work = move || {
+            let made = lengthen(&path);
+            failpoint!("log.room_made");
+            if made.is_err() {
+                size.store(u64::MAX, Ordering::Relaxed); // where the disk is full, none is taken for this
+            }
+        };
+        *maker = thread::Builder::new().name("localqueue-room".to_owned()).spawn(work).ok();
+    }
+
+    /// The log may become another, or shorter, or be closed: returns once nobody makes room.
+    ///
+    /// A sync that fails is told to every descriptor that is open then. So the one that is synced for
+    /// those who wait must not be closed, nor another opened, beside one that may be told first.
+    pub(super) fn forget(&self) {
+        if let Some(maker) = lock(&self.maker).take() {
+            let _ = maker.join(); // it can't panic, and nothing would be lost with it
+        }
+        self.size.store(0, Ordering::Relaxed);
     }
 }

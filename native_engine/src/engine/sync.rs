@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, Thread};
 
 use super::identity;
-use super::log::Log;
+use super::log::{Log, Room};
 use super::store::{beside, lock};
 
 /// Syncs the log of one store for its threads.
@@ -23,6 +23,7 @@ pub(super) struct Syncer {
     /// The latest commit that is on the disk; changed under the mutex, read without.
     synced: AtomicU64,
     state: Mutex<State>,
+    room: Room,
 }
 
 #[derive(Default)]
@@ -59,7 +60,13 @@ impl State {
 impl Syncer {
     pub(super) fn new(database: &Path) -> Self {
         let (wal, mark) = (beside(database, "-wal"), beside(database, "-unsynced"));
-        Self { wal, mark, synced: AtomicU64::new(0), state: Mutex::default() }
+        Self {
+            wal,
+            mark,
+            synced: AtomicU64::new(0),
+            state: Mutex::default(),
+            room: Room::default(),
+        }
     }
 
     /// Notes a commit, under the write lock, and the `frames` of the log; returns its number for `wait`.
@@ -106,7 +113,10 @@ impl Syncer {
             let (covers, frames) = (state.committed, state.frames);
             let log = state.log.take();
             drop(state);
-            let outcome = self.sync(log, frames);
+            let outcome = self.sync(log);
+            if let Ok(log) = &outcome {
+                self.room.see_to(&self.wal, log, frames);
+            }
             state = self.lock();
             state.running = false;
             match outcome {
@@ -146,21 +156,23 @@ impl Syncer {
         let mut state = self.lock();
         self.synced.fetch_max(state.committed, Ordering::SeqCst);
         state.failed = None;
+        self.room.forget();
         state.log = None;
     }
 
     /// Forgets the descriptor, which must not outlive the connection.
     pub(super) fn close(&self) {
-        self.lock().log = None;
+        let mut state = self.lock();
+        self.room.forget();
+        state.log = None;
     }
 
-    fn sync(&self, log: Option<Log>, frames: u32) -> io::Result<Log> {
-        let mut log = match log {
+    fn sync(&self, log: Option<Log>) -> io::Result<Log> {
+        let log = match log {
             Some(log) => log,
             None => Log::open(&self.wal)?,
         };
         failpoint!("sync.opened");
-        log.make_room(frames);
         log.sync()?;
         failpoint!("sync.synced");
         self.still_the_log(&log)?;
@@ -183,5 +195,11 @@ impl Syncer {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.close();
     }
 }
