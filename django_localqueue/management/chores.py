@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 
+from django_localqueue import outbox
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.management.code import has_tasks
-from django_localqueue.outbox import mover
 from django_localqueue.worker.chores import Chore
 from django_localqueue.worker.django import keep_connections_healthy
 
@@ -25,7 +25,7 @@ def project_chores(queues: Sequence[BaseQueue]) -> list[Chore]:
         from django_localqueue.schedules.chore import Scheduler
 
         chores.append(Scheduler(queues))
-    if mover.is_used():
+    if outbox.is_used():
         chores.append(Outbox())
     return chores
 
@@ -36,6 +36,8 @@ class Outbox(Chore):
     name = "outbox"
 
     def run(self, worker: str, ended: threading.Event) -> float:
+        from django_localqueue.outbox import mover
+
         keep_connections_healthy()
         try:
             while not ended.is_set() and mover.move(OUTBOX_STEP):

@@ -13,7 +13,7 @@ except ImportError:  # not on Windows: there the file is written and holds nobod
     fcntl = None  # type: ignore[assignment]
 
 
-class PidfileHeld(Exception):
+class PidfileHeld(OSError):
     """Another process holds the pidfile."""
 
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.management.chores import project_chores
-from django_localqueue.management.notify import Notifier
-from django_localqueue.management.reload import Watch
 from django_localqueue.worker import Summary, Worker
-from django_localqueue.worker.board import Board
 from django_localqueue.worker.executor import Executor
-from django_localqueue.worker.health import Health, HealthFile, HealthServer
 from django_localqueue.worker.lifecycle import TellingWorker
 from django_localqueue.worker.limits import Limits
 from django_localqueue.worker.names import default_name
+
+if TYPE_CHECKING:
+    from django_localqueue.management.reload import Watch
+    from django_localqueue.management.vitals import Vitals
+    from django_localqueue.worker.board import Board
 
 logger = logging.getLogger("django_localqueue.worker")
 
@@ -93,76 +93,94 @@ def run(plan: Plan, on_start: Callable[[], None]) -> End:
     another live worker has the name.
     """
     _refuse_a_taken_name(plan)
-    watch = Watch(logger.info) if plan.values["reload"] else None
-    return (_supervise if plan.supervised else _work)(plan, watch, on_start)
+    return (_supervise if plan.supervised else _work)(plan, _Watched(plan), on_start)
 
 
-def _work(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
-    changed: list[bool] = []
-
+def _work(plan: Plan, watched: _Watched, on_start: Callable[[], None]) -> End:
     def on_pulse(worker: Worker) -> None:
-        health.stopping = worker.state == "stopping"
-        notifier.pulse()
-        if file is not None:
-            file.touch()
-        if watch is not None and worker.state != "stopping" and watch.changed():
-            changed.append(True)
+        if watched.pulse(worker.state == "stopping"):
             worker.stop()
 
     worker = plan.worker(plan.name, on_pulse=on_pulse)
-    health = Health(worker.alive_at, worker.answered_at)
-    notifier = Notifier(health, os.environ)
-    file = _file(plan, health)
-    with contextlib.ExitStack() as stack:
-        server = _server(plan, health)
-        if server is not None:
-            stack.enter_context(server.answering())
-        if file is not None:
-            stack.callback(file.remove)
+    with watched.by(worker.alive_at, worker.answered_at) as vitals, contextlib.ExitStack() as stack:
+        if vitals is not None:
+            stack.enter_context(vitals.answering())
         on_start()
-        return End(worker.run(), bool(changed) and not worker.was_told)
+        return End(worker.run(), watched.changed and not worker.was_told)
 
 
-def _supervise(plan: Plan, watch: Watch | None, on_start: Callable[[], None]) -> End:
+def _supervise(plan: Plan, watched: _Watched, on_start: Callable[[], None]) -> End:
     from django_localqueue.worker.supervisor import Supervisor  # one worker alone needs none
 
-    changed: list[bool] = []
-
     def on_tick() -> None:
-        health.stopping = supervisor.stopping
-        notifier.pulse()
-        if file is not None:
-            file.touch()
-        if watch is not None and not supervisor.stopping and watch.changed():
-            changed.append(True)
+        if watched.pulse(supervisor.stopping):
             supervisor.stop()
 
     def make_worker(name: str, board: Board) -> Worker:
         return plan.worker(name, board=board)
 
-    health = Health(lambda: supervisor.alive_at(), lambda: supervisor.answered_at())
-    notifier = Notifier(health, os.environ)
-    server = _server(plan, health)
-    supervisor = Supervisor(
-        make_worker,
-        processes=plan.values["processes"],
-        name=plan.name,
-        queues=plan.queues,
-        executor=plan.executor,
-        slots=plan.values["threads"] * len(plan.stores),
-        shutdown_timeout=plan.values["shutdown_timeout"],
-        before_fork=connections.close_all,
-        health=server,
-        on_tick=on_tick,
-    )
-    file = _file(plan, health)
-    with contextlib.ExitStack() as stack:
-        if server is not None:
-            stack.callback(server.close)
-        if file is not None:
-            stack.callback(file.remove)
+    with watched.by(lambda: supervisor.alive_at(), lambda: supervisor.answered_at()) as vitals:
+        supervisor = Supervisor(
+            make_worker,
+            processes=plan.values["processes"],
+            name=plan.name,
+            queues=plan.queues,
+            executor=plan.executor,
+            slots=plan.values["threads"] * len(plan.stores),
+            shutdown_timeout=plan.values["shutdown_timeout"],
+            before_fork=connections.close_all,
+            health=None if vitals is None else vitals.server,
+            on_tick=on_tick,
+        )
         on_start()
-        return End(supervisor.run(), bool(changed) and not supervisor.was_told)
+        return End(supervisor.run(), watched.changed and not supervisor.was_told)
+
+
+class _Watched:
+    """Whoever watches a worker or a supervisor, and the code that may change beneath it.
+
+    What is not asked for is not imported: an idle worker is to be small.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._vitals: Vitals | None = None
+        self._code: Watch | None = None
+        #: Whether the code changed, so that the command shall start anew.
+        self.changed = False
+        if plan.values["reload"]:
+            from django_localqueue.management.reload import Watch
+
+            self._code = Watch(logger.info)
+
+    @contextlib.contextmanager
+    def by(
+        self, alive_at: Callable[[], float], answered_at: Callable[[], float]
+    ) -> Iterator[Vitals | None]:
+        """Have the health told while the block runs, where somebody wants to know."""
+        file, port = self._plan.values["health_file"], self._plan.values["health_port"]
+        if file is None and port is None and not os.environ.get("NOTIFY_SOCKET"):
+            yield None
+            return
+        from django_localqueue.management.vitals import Vitals
+
+        vitals = Vitals(alive_at, answered_at, file=file, port=port, environ=os.environ)
+        self._vitals = vitals
+        if vitals.server is not None:
+            self._plan.health_port = vitals.server.port
+        try:
+            yield vitals
+        finally:
+            vitals.close()
+
+    def pulse(self, stopping: bool) -> bool:
+        """Tell what is new; return whether to stop, for the code has changed."""
+        if self._vitals is not None:
+            self._vitals.pulse(stopping)
+        if stopping or self._code is None or not self._code.changed():
+            return False
+        self.changed = True
+        return True
 
 
 def _refuse_a_taken_name(plan: Plan) -> None:
@@ -174,17 +192,3 @@ def _refuse_a_taken_name(plan: Plan) -> None:
                     f"A worker of the name {worker.name!r} is alive already, process"
                     f" {worker.pid} on {worker.host}; give this one another --name, or none."
                 )
-
-
-def _file(plan: Plan, health: Health) -> HealthFile | None:
-    path = plan.values["health_file"]
-    return None if path is None else HealthFile(Path(path), health)
-
-
-def _server(plan: Plan, health: Health) -> HealthServer | None:
-    port = plan.values["health_port"]
-    if port is None:
-        return None
-    server = HealthServer(port, health)
-    plan.health_port = server.port
-    return server

@@ -11,31 +11,25 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from django_localqueue import conf
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput, LocalQueueError, UnknownQueue
+from django_localqueue.outbox import is_used
 from django_localqueue.outbox.pending import PendingJob
 from django_localqueue.queues import queues
 from django_localqueue.types import NewJob
 
 logger = logging.getLogger("django_localqueue.outbox")
 
-APP = "django_localqueue.outbox"
 #: Seconds for which a queue remembers what was put from an outbox, at least.
 REMEMBERED = 86_400.0
 #: Seconds between two looks for what may be forgotten.
 FORGETTING = 3_600.0
 
 _forget_at = 0.0
-
-
-def is_used() -> bool:
-    """Whether this project has an outbox to look after."""
-    return apps.is_installed(APP)
 
 
 def databases() -> list[str]:

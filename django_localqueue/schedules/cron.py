@@ -11,11 +11,6 @@ import datetime
 import zoneinfo
 from collections.abc import Iterator
 
-try:
-    import cronsim
-except ImportError:  # the extra is not installed
-    cronsim = None  # type: ignore[assignment]
-
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.types import MICROSECONDS, to_datetime
 
@@ -38,12 +33,15 @@ class Timing:
     """
 
     def __init__(self, expression: str, timezone: str) -> None:
-        if cronsim is None:
+        try:
+            import cronsim  # a project without schedules has no use for it
+        except ImportError:
             raise InvalidInput(
                 "Recurring jobs need cronsim: pip install django-localqueue[schedules]."
-            )
+            ) from None
         if not isinstance(expression, str):
             raise InvalidInput(f"The cron expression must be text, and it is {expression!r}.")
+        self._times = cronsim.CronSim
         self._fields = SHORTHANDS.get(expression.strip().lower(), expression)
         if len(self._fields.split()) != 5:
             raise InvalidInput(
@@ -64,7 +62,7 @@ class Timing:
     def after(self, moment: int) -> int:
         """Return the first time after ``moment``, both in microseconds since the epoch."""
         local = to_datetime(moment).astimezone(self._zone)
-        found: datetime.datetime = next(cronsim.CronSim(self._fields, local))
+        found: datetime.datetime = next(self._times(self._fields, local))
         return round(found.timestamp()) * MICROSECONDS
 
     def until(self, first: int, last: int) -> Iterator[int]:

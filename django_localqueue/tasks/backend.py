@@ -15,8 +15,8 @@ from django.core.exceptions import ImproperlyConfigured, SuspiciousOperation
 from django.db import connections, transaction
 
 from django_localqueue import conf
+from django_localqueue import outbox as outbox_app
 from django_localqueue.exceptions import InvalidInput, JobNotFound
-from django_localqueue.outbox import mover
 from django_localqueue.queues import queues
 from django_localqueue.tasks import results, settings
 from django_localqueue.tasks.calls import Call, Prepared, check_name, prepare
@@ -292,11 +292,11 @@ class LocalQueueBackend(BaseTaskBackend):
             Error(problem.message, hint=problem.hint, id=f"django_localqueue.{problem.id}")
             for problem in self.problems
         ]
-        if self.settings.has_outbox and not mover.is_used():
+        if self.settings.has_outbox and not outbox_app.is_used():
             messages.append(
                 Error(
                     f"TASKS[{self.alias!r}] uses the outbox, and its app is not installed.",
-                    hint=f"Add {mover.APP!r} to INSTALLED_APPS and run migrate.",
+                    hint=f"Add {outbox_app.APP!r} to INSTALLED_APPS and run migrate.",
                     id="django_localqueue.E021",
                 )
             )
@@ -335,9 +335,9 @@ def _checked(result_id: Any) -> str:
 
 def _outbox() -> Any:
     """Return the module of the outbox, whose models need its app to be installed."""
-    if not mover.is_used():
+    if not outbox_app.is_used():
         raise ImproperlyConfigured(
-            f"The outbox needs its app: add {mover.APP!r} to INSTALLED_APPS and run migrate."
+            f"The outbox needs its app: add {outbox_app.APP!r} to INSTALLED_APPS and run migrate."
         )
     return import_module("django_localqueue.tasks.outbox")
 

@@ -9,6 +9,7 @@ import mmap
 import struct
 import time
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from django_localqueue.worker.counts import Counts
 from django_localqueue.worker.executor import Running
@@ -20,7 +21,8 @@ SLOT = _SLOT.size + _ROOM
 _FOREVER = float("inf")
 
 #: How a process ended, for its supervisor.
-UNKNOWN, ENDED, RECYCLED = 0, 1, 2
+End = Literal["unknown", "ended", "recycled"]
+_ENDS: tuple[End, ...] = get_args(End)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,12 @@ class Board:
         """Forget what the process before showed."""
         self._memory[:] = bytes(len(self._memory))
         now = time.monotonic()
-        _HEAD.pack_into(self._memory, 0, now, now, 0, 0, 0, 0, 0, UNKNOWN)
+        _HEAD.pack_into(self._memory, 0, now, now, 0, 0, 0, 0, 0, 0)
 
     # ---- for the process
 
     def pulse(
-        self, alive_at: float, answered_at: float, counts: Counts, end: int = UNKNOWN
+        self, alive_at: float, answered_at: float, counts: Counts, end: End = "unknown"
     ) -> None:
         """Show that it lives, that its stores answered, what it has done, and how it ended."""
         _HEAD.pack_into(
@@ -70,7 +72,7 @@ class Board:
             counts.retried,
             counts.released,
             counts.lost,
-            end,
+            _ENDS.index(end),
         )
 
     def begin(self, slot: int, running: Running, queue: int, timeout: float | None) -> None:
@@ -113,9 +115,9 @@ class Board:
         """Return what it has done."""
         return Counts(*_HEAD.unpack_from(self._memory)[2:7])
 
-    def ended(self) -> int:
+    def ended(self) -> End:
         """Return how it ended, as it said."""
-        return int(_HEAD.unpack_from(self._memory)[7])
+        return _ENDS[int(_HEAD.unpack_from(self._memory)[7])]
 
     def running(self) -> list[Shown]:
         """Return the jobs that it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -100,13 +101,7 @@ def rss() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
         return _largest_rss()
-    return pages * _page_size()
-
-
-def _page_size() -> int:
-    import resource
-
-    return resource.getpagesize()
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _largest_rss() -> int:

@@ -18,7 +18,7 @@ from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import JobTimeout, LocalQueueError
 from django_localqueue.types import Job, Settle
 from django_localqueue.worker import signals
-from django_localqueue.worker.board import RECYCLED, Board, Shown
+from django_localqueue.worker.board import Board, Shown
 from django_localqueue.worker.counts import Counts
 from django_localqueue.worker.executor import Executor
 from django_localqueue.worker.health import HealthServer
@@ -262,7 +262,7 @@ class Supervisor:
             self._after_crash(child, left)
         if self._stop_began is not None:
             self._exit_codes.add(code)
-        elif code == 0 and child.board.ended() != RECYCLED:
+        elif code == 0 and child.board.ended() != "recycled":
             logger.info("Worker process %d (%s) has ended.", child.number, pid)
         elif code == STORE_UNUSABLE:
             self._exit_codes.add(code)

@@ -10,14 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from django_localqueue.backends.arguments import seconds, text, whole
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.records import WorkerState
 from django_localqueue.worker import signals
-from django_localqueue.worker.board import ENDED, RECYCLED, UNKNOWN, Board
 from django_localqueue.worker.burst import Burst
 from django_localqueue.worker.chores import Chore, Prune, Reclaim, do_once, doing
 from django_localqueue.worker.claimer import Claimer
@@ -35,6 +34,9 @@ from django_localqueue.worker.loop import coroutines
 from django_localqueue.worker.names import default_name, package_version
 from django_localqueue.worker.reporter import Reporter
 from django_localqueue.worker.summary import Summary
+
+if TYPE_CHECKING:
+    from django_localqueue.worker.board import Board, End
 
 logger = logging.getLogger("django_localqueue.worker")
 #: A line for each job: a logger of its own, so that it can be left out where jobs are many.
@@ -211,7 +213,7 @@ class Worker:
                     thread.join(LAST_WAIT)
                 heartbeat.join(LAST_WAIT)
             reporter.stop()
-            self._pulse(RECYCLED if self._limit in RECYCLING else ENDED)
+            self._pulse("recycled" if self._limit in RECYCLING else "ended")
         return self._summary(time.monotonic() - began)
 
     def stop(self) -> None:
@@ -305,7 +307,7 @@ class Worker:
             return self._events.get(timeout=IDLE_POLL if self._stop_began is None else POLL)
         return None
 
-    def _pulse(self, end: int = UNKNOWN) -> None:
+    def _pulse(self, end: End = "unknown") -> None:
         if self._board is not None:
             self._board.pulse(self.alive_at(), self.answered_at(), self._counts(), end)
         if self._on_pulse is not None:

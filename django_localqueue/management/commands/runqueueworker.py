@@ -28,8 +28,6 @@ from django_localqueue.management.arguments import argument_type
 from django_localqueue.management.base import STORE, USAGE, QueueCommand
 from django_localqueue.management.code import choose_queues, import_code
 from django_localqueue.management.logs import logging_to_stderr
-from django_localqueue.management.pidfile import PidfileHeld, pidfile
-from django_localqueue.management.reload import start_anew
 from django_localqueue.management.run import Plan, run
 from django_localqueue.queues import queues
 from django_localqueue.worker import Summary
@@ -82,13 +80,17 @@ class Command(QueueCommand):
             path = plan.values["pidfile"]
             try:
                 if path is not None:
+                    from django_localqueue.management.pidfile import pidfile
+
                     stack.enter_context(pidfile(Path(path)))
                 end = run(plan, lambda: self._print_banner(plan) if verbosity else None)
-            except (OSError, PidfileHeld, InvalidInput) as error:
+            except (OSError, InvalidInput) as error:
                 raise CommandError(str(error), returncode=USAGE) from error
             if verbosity:
                 self._print_summary(end.summary)
             if end.starts_anew:
+                from django_localqueue.management.reload import start_anew
+
                 start_anew()
             if end.summary.forced:
                 stack.close()  # what still runs in threads can't be ended: the process must
