@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 
 from django.apps import apps
@@ -13,8 +13,12 @@ from django.utils.module_loading import import_string
 from django_localqueue.backends.base import BaseQueue
 from django_localqueue.exceptions import InvalidInput
 from django_localqueue.queues import queues
+from django_localqueue.types import JobFilter, State
 from django_localqueue.worker import Handler
 from django_localqueue.worker.django import DjangoExecutor
+
+#: Waiting jobs of a queue and a state that are looked at when a worker starts.
+NEXT = 100
 
 
 def choose_queues(wanted: list[str], excluded: list[str]) -> tuple[list[str], bool]:
@@ -78,6 +82,36 @@ def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoEx
     # What a task's own policy says of an error; without one it fails at once.
     settle_error = getattr(tasks, "settle_error", None)
     return DjangoExecutor(tasks.run_task, _by_store(handlers), settle_error, shared=[task_backends])
+
+
+def unknown_tasks(served: Iterable[BaseQueue]) -> list[str]:
+    """Return what to say of waiting jobs whose tasks this code doesn't have; they would fail.
+
+    Of each queue as many jobs are looked at as can be at once: those that are next.
+    """
+    if not has_tasks():
+        return []
+    from django_localqueue.tasks.runner import called_task
+
+    said = []
+    waiting: tuple[State, ...] = ("ready", "delayed")
+    for queue in served:
+        unknown: set[str] = set()
+        for state in waiting:
+            for job in queue.list(JobFilter(state), limit=NEXT).records:
+                if job.task is None or job.task in unknown:
+                    continue
+                try:
+                    called_task(job)
+                except Exception:  # what its module raises too
+                    unknown.add(job.task)
+        if unknown:
+            said.append(
+                f"Jobs that wait in the queue {queue.name!r} call tasks that this code doesn't"
+                f" have, and fail when they are run: {', '.join(sorted(unknown))}. Deploy the"
+                " tasks, or say in moved_tasks of TASKS where they are now."
+            )
+    return said
 
 
 def _broken_module(error: Exception) -> str:

@@ -33,7 +33,7 @@ class Plan:
     """What to run.
 
     ``values`` are the options by name, ``aliases`` those of ``queues``; ``in_turns`` says that
-    an earlier queue doesn't come before a later one.
+    an earlier queue doesn't come before a later one; ``warnings`` are to be told at the start.
     """
 
     values: dict[str, Any]
@@ -43,6 +43,7 @@ class Plan:
     executor: Executor
     limits: Limits
     heartbeat_interval: float
+    warnings: list[str]
     name: str = ""
     health_port: int | None = field(default=None, init=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -16,6 +17,7 @@ from django_localqueue.tasks.backend import LocalQueueBackend
 from django_localqueue.tasks.compat import (
     BaseTaskBackend,
     InvalidTaskBackend,
+    Task,
     TaskResultStatus,
     normalize_json,
     task_backends,
@@ -24,7 +26,7 @@ from django_localqueue.tasks.compat import (
 )
 from django_localqueue.tasks.context import JobContext
 from django_localqueue.tasks.signals import job_dead_lettered, job_retried
-from django_localqueue.types import Attempt, ErrorRecord, Job, Reason, Settle
+from django_localqueue.types import Attempt, ErrorRecord, Job, JobRecord, Reason, Settle
 from django_localqueue.worker import loop
 from django_localqueue.worker.counts import is_last_delivery
 from django_localqueue.worker.django import call_async
@@ -84,7 +86,7 @@ def settle_error(job: Job, error: BaseException) -> Settle:
 def policy_of(job: Job) -> options.JobOptions:
     """Return the options of the task that a job is a call of; raises what importing it raises."""
     alias = job.headers.get("backend")
-    task = results.find_task(job.task or "", _moved_tasks(alias))
+    task = called_task(job)
     settings = getattr(task_backends[alias or task.backend], "settings", None)
     policy = options.of_function(task.func)
     if "options" in job.headers:
@@ -117,7 +119,7 @@ def _prepare(running: Running) -> _Run:
     headers = job.headers
     alias = headers.get("backend")
     backend = None if alias is None else task_backends[alias]
-    task = results.find_task(job.task or "", _moved_tasks(alias))
+    task = called_task(job)
     if backend is None:
         alias = task.backend
         backend = task_backends[alias]
@@ -158,16 +160,24 @@ def _prepare(running: Running) -> _Run:
     return _Run(running, result, backend)
 
 
-def _moved_tasks(alias: str | None) -> dict[str, str]:
+def called_task(job: Job | JobRecord) -> Task[Any, Any]:
+    """Return the task that a job is a call of; raises what importing it raises."""
+    return results.find_task(job.task or "", _moved_tasks(job.headers.get("backend")))
+
+
+def _moved_tasks(alias: str | None) -> Mapping[str, str]:
     """Return where tasks are now; for a job that names no backend, as all of them say."""
-    moved: dict[str, str] = {}
-    for one in task_backends if alias is None else (alias,):
-        try:
-            settings = getattr(task_backends[one], "settings", None)
-        except InvalidTaskBackend:
-            continue  # not this job's
-        moved |= getattr(settings, "moved_tasks", None) or {}
-    return moved
+    if alias is not None:
+        return _moved_of(alias)
+    return {old: new for one in task_backends for old, new in _moved_of(one).items()}
+
+
+def _moved_of(alias: str) -> Mapping[str, str]:
+    try:
+        backend = task_backends[alias]
+    except InvalidTaskBackend:
+        return {}  # not this job's, or the job is told of it otherwise
+    return getattr(getattr(backend, "settings", None), "moved_tasks", None) or {}
 
 
 def _history(job: Job) -> tuple[Attempt, ...]:

@@ -280,3 +280,18 @@ def test_a_thread_that_a_task_left_does_not_keep_the_worker(site: Site, processe
     worker.send(signal.SIGTERM)
     assert worker.wait() == 0
     assert "3 done" in worker.log
+
+
+def test_waiting_jobs_of_unknown_tasks_are_told_when_a_worker_starts(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.append("settings", SETTINGS)
+    for task in ("shop.gone.one", "shop.tasks.gone", "shop.tasks.work", "shop.old.work"):
+        for delay in (0, 3_600):
+            data = {"args": ["a"], "kwargs": {}}
+            site.queue.put(data, task=task, delay=delay, headers={"backend": "default"})
+    told = "'default' call tasks that this code doesn't have, and fail when they are run:"
+    names = "shop.gone.one, shop.tasks.gone. Deploy"
+    for options in (["--check"], ["--burst"]):
+        worker = site.start(*options)
+        assert worker.wait() == 0
+        assert f"{told} {names}" in worker.log

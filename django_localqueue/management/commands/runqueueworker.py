@@ -26,7 +26,7 @@ from django_localqueue import conf
 from django_localqueue.exceptions import InvalidInput, LocalQueueError
 from django_localqueue.management.arguments import argument_type
 from django_localqueue.management.base import STORE, USAGE, QueueCommand
-from django_localqueue.management.code import choose_queues, import_code
+from django_localqueue.management.code import choose_queues, import_code, unknown_tasks
 from django_localqueue.management.logs import logging_to_stderr
 from django_localqueue.management.run import Plan, run
 from django_localqueue.queues import queues
@@ -73,6 +73,8 @@ class Command(QueueCommand):
         plan = self._plan(options)
         verbosity = options["verbosity"]
         if options["check"]:
+            for warning in plan.warnings:
+                self.stderr.write(warning)
             self.stdout.write("The worker can start: settings, code and stores are in order.")
             return
         with contextlib.ExitStack() as stack:
@@ -83,6 +85,8 @@ class Command(QueueCommand):
                     from django_localqueue.management.pidfile import pidfile
 
                     stack.enter_context(pidfile(Path(path)))
+                for warning in plan.warnings:
+                    logger.warning("%s", warning)
                 end = run(plan, lambda: self._print_banner(plan) if verbosity else None)
             except (OSError, InvalidInput) as error:
                 raise CommandError(str(error), returncode=USAGE) from error
@@ -124,7 +128,9 @@ class Command(QueueCommand):
                 queue.poll_interval = values["poll_interval"]
                 queue.workers()  # the store is there and can be read
             return Plan(
-                values, aliases, served, in_turns, executor, limits, settings.heartbeat_interval
+                *(values, aliases, served, in_turns, executor, limits),
+                heartbeat_interval=settings.heartbeat_interval,
+                warnings=unknown_tasks(served),
             )
         except (ImproperlyConfigured, InvalidInput) as error:
             raise CommandError(str(error), returncode=USAGE) from error
