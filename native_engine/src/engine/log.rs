@@ -7,6 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -52,7 +53,13 @@ fn lengthen(path: &Path) -> io::Result<()> {
 pub(super) struct Room {
     /// Bytes that the log surely had; more than any where nothing can be appended.
     size: Arc<AtomicU64>,
-    maker: Mutex<Option<JoinHandle<()>>>,
+    maker: Mutex<Option<Maker>>,
+}
+
+struct Maker {
+    thread: JoinHandle<()>,
+    /// A forked child has no such thread, and not every C library knows that.
+    pid: u32,
 }
 
 impl Room {
@@ -65,7 +72,7 @@ impl Room {
             return;
         }
         let mut maker = lock(&self.maker);
-        if maker.as_ref().is_some_and(|maker| !maker.is_finished()) {
+        if maker.as_ref().is_some_and(|maker| !maker.thread.is_finished()) {
             return;
         }
         let Ok(size) = identity::size(&log.file) else { return };
@@ -81,7 +88,8 @@ impl Room {
                 size.store(u64::MAX, Ordering::Relaxed); // where the disk is full, none is taken for this
             }
         };
-        *maker = thread::Builder::new().name("localqueue-room".to_owned()).spawn(work).ok();
+        let thread = thread::Builder::new().name("localqueue-room".to_owned()).spawn(work);
+        *maker = thread.ok().map(|thread| Maker { thread, pid: process::id() });
     }
 
     /// The log may become another, or shorter, or be closed: returns once nobody makes room.
@@ -89,8 +97,10 @@ impl Room {
     /// A sync that fails is told to every descriptor that is open then. So the one that is synced for
     /// those who wait must not be closed, nor another opened, beside one that may be told first.
     pub(super) fn forget(&self) {
-        if let Some(maker) = lock(&self.maker).take() {
-            let _ = maker.join(); // it can't panic, and nothing would be lost with it
+        if let Some(maker) = lock(&self.maker).take()
+            && maker.pid == process::id()
+        {
+            let _ = maker.thread.join(); // it can't panic, and nothing would be lost with it
         }
         self.size.store(0, Ordering::Relaxed);
     }
