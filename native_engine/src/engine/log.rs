@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -53,6 +53,8 @@ fn lengthen(path: &Path) -> io::Result<()> {
 pub(super) struct Room {
     /// Bytes that the log surely had; more than any where nothing can be appended.
     size: Arc<AtomicU64>,
+    /// Frames in the log when it was last looked at.
+    frames: AtomicU32,
     maker: Mutex<Option<Maker>>,
 }
 
@@ -67,6 +69,9 @@ impl Room {
     ///
     /// A thread does it: a sync with all the zeros would take milliseconds, and nobody waits for these.
     pub(super) fn see_to(&self, path: &Path, log: &Log, frames: u32) {
+        if frames < self.frames.swap(frames, Ordering::Relaxed) {
+            self.size.store(0, Ordering::Relaxed); // it began anew, and may have been cut off
+        }
         let wanted = u64::from(HEADER + frames.saturating_add(LITTLE).min(LONG) * FRAME);
         if wanted <= self.size.load(Ordering::Relaxed) {
             return;
