@@ -87,7 +87,7 @@ def import_code(aliases: list[str], discover: Callable[[str], None]) -> DjangoEx
 def unknown_tasks(served: Iterable[BaseQueue]) -> list[str]:
     """Return what to say of waiting jobs whose tasks this code doesn't have; they would fail.
 
-    Of each queue as many jobs are looked at as can be at once: those that are next.
+    Of each queue the jobs that are next are looked at, ``NEXT`` ready and as many delayed ones.
     """
     if not has_tasks():
         return []
