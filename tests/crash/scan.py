@@ -62,7 +62,12 @@ RULES = {
 def faults(file: Path) -> Iterator[str]:
     """Yield what is wrong with the file. No process may have it open by another SQLite."""
     with closing(sqlite3.connect(file)) as database:
-        for (text,) in database.execute("PRAGMA integrity_check"):
+        try:
+            found = database.execute("PRAGMA integrity_check").fetchall()
+        except sqlite3.DatabaseError as error:  # too broken to be checked
+            yield f"integrity_check: {error}"
+            return
+        for (text,) in found:
             if text != "ok":
                 yield f"integrity_check: {text}"
         for what, query in RULES.items():

@@ -104,6 +104,13 @@ def test_a_fault_in_the_file_is_seen(what: str, file: Path) -> None:
     assert any(fault.startswith(what) for fault in scan.faults(file))
 
 
+def test_a_file_that_is_too_broken_to_be_checked_is_seen(file: Path) -> None:
+    with file.open("r+b") as broken:
+        broken.seek(100)  # the root of the schema
+        broken.write(b"\xff" * 1_000)
+    assert [fault.partition(":")[0] for fault in scan.faults(file)] == ["integrity_check"]
+
+
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
