@@ -63,17 +63,15 @@ def faults(file: Path) -> Iterator[str]:
     """Yield what is wrong with the file. No process may have it open by another SQLite."""
     with closing(sqlite3.connect(file)) as database:
         try:
-            found = database.execute("PRAGMA integrity_check").fetchall()
-        except sqlite3.DatabaseError as error:  # too broken to be checked
+            for (text,) in database.execute("PRAGMA integrity_check").fetchall():
+                if text != "ok":
+                    yield f"integrity_check: {text}"
+            for what, query in RULES.items():
+                found = database.execute(query).fetchmany(5)
+                if found:
+                    yield f"{what}: {found}"
+        except sqlite3.DatabaseError as error:  # too broken to be read
             yield f"integrity_check: {error}"
-            return
-        for (text,) in found:
-            if text != "ok":
-                yield f"integrity_check: {text}"
-        for what, query in RULES.items():
-            found = database.execute(query).fetchmany(5)
-            if found:
-                yield f"{what}: {found}"
 
 
 def counts(file: Path) -> dict[str, dict[str, int]]:
