@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -16,7 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from testproject.processes import DemoError, Lock, begun, interrupts_held_back, tail
+from testproject.processes import (
+    DemoError,
+    Lock,
+    begun,
+    end,
+    has_ended,
+    interrupts_held_back,
+    tail,
+)
 
 HOST = "127.0.0.1"
 COUNT = 3
@@ -79,7 +86,7 @@ class Nodes:
 
     def ended(self) -> list[str]:
         """Return the URLs of the nodes that have ended since the last call."""
-        gone = [url for url, process in self._processes.items() if process.poll() is not None]
+        gone = [url for url, process in self._processes.items() if has_ended(process)]
         for url in gone:
             del self._processes[url]
         return gone
@@ -117,24 +124,17 @@ class Nodes:
                     return
             except (OSError, urllib.error.HTTPError):
                 pass
-            if process.poll() is not None or time.monotonic() > deadline:
-                what = "isn't ready" if process.poll() is None else "has ended"
+            ended = has_ended(process)
+            if ended or time.monotonic() > deadline:
+                what = "has ended" if ended else "isn't ready"
                 raise DemoError(f"a node of rqlite {what}; {log} ends with:\n{tail(log)}")
             time.sleep(0.05)
 
     def _stop(self) -> None:
         """End every node: asked, then killed. Nothing that they hold is needed again."""
-        alive = list(self._processes.values())
         try:
-            for process in alive:
-                process.send_signal(signal.SIGTERM)
-            deadline = time.monotonic() + STOP_SECONDS
-            while time.monotonic() < deadline and any(p.poll() is None for p in alive):
-                time.sleep(0.02)
+            end(self._processes.values(), STOP_SECONDS)
         finally:
-            for process in alive:
-                process.kill()
-                process.wait()
             self._folder.cleanup()
 
 

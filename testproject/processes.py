@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -63,10 +63,12 @@ class Lock:
 
 
 @contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` at the end only: no process shall start and go unnoticed.
+def interrupts_held_back() -> Iterator[list[int]]:
+    """Raise ``KeyboardInterrupt`` at the end only; yield the signals that came.
 
-    By handlers and not by a mask, which the new process would inherit.
+    No process shall start and go unnoticed; and one raised within ``Popen.poll`` may leave its lock
+    taken, for which ``wait`` then waits for ever. By handlers and not by a mask, which a new
+    process would inherit.
     """
     held: list[int] = []
     before = {
@@ -74,7 +76,7 @@ def interrupts_held_back() -> Iterator[None]:
         for number in INTERRUPTS
     }
     try:
-        yield
+        yield held
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -98,6 +100,33 @@ def begun(
         start_new_session=True,
         pass_fds=(lock.fileno(),),
     )
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended."""
+    with interrupts_held_back():
+        return process.poll() is not None
+
+
+def end(processes: Collection[subprocess.Popen[bytes]], *patience: float) -> None:
+    """End processes: asked, once for each of these seconds, then killed.
+
+    A Ctrl-C meanwhile kills at once; it is raised when they have ended.
+    """
+    with interrupts_held_back() as held:
+        for seconds in patience:
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + seconds
+            while not held and any(process.poll() is None for process in processes):
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.02)
+            if held:
+                break
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def tail(log: Path) -> str:
@@ -127,7 +156,7 @@ class Workers:
 
     def running(self) -> bool:
         """Whether a worker lives."""
-        return any(process.poll() is None for process in self._processes.values())
+        return not all(has_ended(process) for process in self._processes.values())
 
     def check_progress(self, progress: bool) -> None:
         """Raise ``DemoError`` where the workers have failed without settling a job."""
@@ -141,25 +170,12 @@ class Workers:
 
     def wait(self) -> None:
         """Wait for workers that end by themselves."""
-        for process in self._processes.values():
-            process.wait()
+        while self.running():
+            time.sleep(0.02)
 
     def stop(self) -> None:
         """End every worker: asked, asked again, then killed. A Ctrl-C meanwhile kills at once."""
-        try:
-            for patience in (FINISH_SECONDS, RETURN_SECONDS):
-                for process in self._alive():
-                    process.send_signal(signal.SIGTERM)
-                deadline = time.monotonic() + patience
-                while self._alive() and time.monotonic() < deadline:
-                    time.sleep(0.02)
-        finally:
-            for process in self._alive():
-                process.kill()
-            self.wait()
-
-    def _alive(self) -> list[subprocess.Popen[bytes]]:
-        return [process for process in self._processes.values() if process.poll() is None]
+        end(self._processes.values(), FINISH_SECONDS, RETURN_SECONDS)
 
     def _log(self, name: str) -> Path:
         return self._state / f"{name}.log"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import io
+import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_localqueue.console.permissions import ROLES
+from testproject import processes
 from testproject.demo import USERS
 from testproject.progress import Counts, Progress
 from tests.integration.demo_tools import (
@@ -202,6 +205,33 @@ def test_a_run_after_an_interrupted_one_starts_afresh(tmp_path: Path) -> None:
     again = run(folder, state, "--serve", "0")
     assert again.returncode == 0, again.stderr
     assert re.search(r"stats +8 acked, 4 failed, 0 left", again.stdout)
+
+
+def test_an_interrupt_within_a_look_at_a_process_leaves_it_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    poll = subprocess.Popen.poll
+    whole = []
+
+    def interrupted(self: subprocess.Popen[bytes]) -> int | None:
+        os.kill(os.getpid(), signal.SIGINT)
+        found = poll(self)
+        whole.append(found)
+        return found
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(subprocess.Popen, "poll", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                processes.has_ended(process)
+            assert whole == [None]
+            with pytest.raises(KeyboardInterrupt):
+                processes.end([process], 60)
+        assert process.returncode is not None
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_second_demo_on_the_same_state_is_refused(tmp_path: Path) -> None:
