@@ -141,11 +141,38 @@ def test_a_read_error_is_said_and_passes(tmp_path: Path) -> None:
 
 
 @shim.needed
+def test_whichever_write_to_the_log_fails_what_was_stored_is_there(tmp_path: Path) -> None:
+    shim.run(
+        tmp_path / "store",
+        """
+        import shutil
+        for nth in range(30, 130):
+            queue = SimpleQueue(folder)
+            fail('-wal', WRITE, skip=nth, torn=nth % 2)
+            stored = 0
+            for number in range(40):
+                try:
+                    queue.put(number)
+                except exceptions.NotStored:
+                    continue
+                stored += 1
+            assert heal() > nth
+            assert queue.stats().ready == stored
+            queue.close()
+            queue = SimpleQueue(folder)
+            assert queue.stats().ready == stored
+            queue.close()
+            shutil.rmtree(folder)
+        """,
+    )
+
+
+@shim.needed
 def test_a_log_that_cannot_be_given_room_ahead_stores_all_the_same(tmp_path: Path) -> None:
     shim.run(
         tmp_path / "store",
         """
-        import shutil, time
+        import shutil
         for error in (errno.EIO, errno.ENOSPC):
             for torn in (False, True):
                 queue = SimpleQueue(folder)
